@@ -49,11 +49,15 @@ class Topic:
 class MapEnd:
     """The end of a partition's offset map, as the position that was committed with it says it.
 
-    So a reader of the map finds out whether it has read the map to this end, and what follows.
+    So a reader of the map finds out whether it has read the map to this end, and what follows. The position of a small
+    transaction often can't say where its own records end. It says where those before it do, and the next position says
+    the rest.
     """
 
     entry: int = -1  # downstream offset of the last entry; -1: there is none yet
     records: int = 0  # copied after that entry
+    placed: int = 0  # of these the first ones, which are before `place`; the others are there or after it
+    place: int = -1  # downstream offset; -1: none is placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,13 @@ class GroupStatus:
     offsets: tuple[GroupOffset, ...]
     reason: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
+    left_out: Mapping[str, str] = field(default_factory=dict)  # groups that are no consumer groups, and why
 
     def as_dict(self) -> dict[str, Any]:
         """The groups as they are printed with --json."""
         offsets = [_as_dict(each) for each in self.offsets]
-        return {"reason": self.reason, "offsets": offsets, "refused": dict(self.refused)}
+        others = {"refused": dict(self.refused), "left_out": dict(self.left_out)}
+        return {"reason": self.reason, "offsets": offsets, **others}
 
 
 def read_groups(flow: Flow) -> GroupStatus:
@@ -41,14 +43,14 @@ def read_groups(flow: Flow) -> GroupStatus:
     try:
         with closing(GroupSync(flow, commits=False)) as sync:
             found = tuple(sync.round(renew_interval=0.0))
-            return GroupStatus(flow.name, found, refused=sync.refused)
+            return GroupStatus(flow.name, found, refused=sync.refused, left_out=sync.left_out)
     except MirrorError as error:
         return GroupStatus(flow.name, (), str(error))
 
 
 def shown(status: GroupStatus) -> str:
     """The groups as a table, one line for each group and partition."""
-    if status.reason or not (status.offsets or status.refused):
+    if status.reason or not (status.offsets or status.refused or status.left_out):
         return f"groups: {status.reason or 'none has committed offsets of mirrored topics'}"
     rows: list[list[Cell]] = [
         [
@@ -63,7 +65,8 @@ def shown(status: GroupStatus) -> str:
         ]
         for each in status.offsets
     ]
-    rows += [[name, *[ABSENT] * 5, Outcome.DENIED.value, reason] for name, reason in sorted(status.refused.items())]
+    for some, outcome in ((status.refused, Outcome.DENIED.value), (status.left_out, "left out")):
+        rows += [[name, *[ABSENT] * 5, outcome, reason] for name, reason in sorted(some.items())]
     heads = ["group", "partition", "offset", "lag", "translated", "on the target", "outcome", "reason"]
     return table(heads, rows)
 

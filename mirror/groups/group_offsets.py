@@ -12,6 +12,7 @@ from functools import partial
 from mirror.errors import ClusterAway, PartitionError, Unavailable, Unsupported, WireError
 from mirror.groups.group_coordinator import asked, find
 from mirror.groups.offsets_of_librdkafka import positions_of
+from mirror.groups.other_groups import other_groups
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
 from mirror.settings import Cluster
@@ -79,6 +80,13 @@ class GroupOffsets:
         """Look for the coordinators of many groups at once, so that `of` need not do it one by one."""
         if self._client is not None:
             self._runner.run(find(self._client, filter(is_usable_group, groups)))
+
+    def others(self) -> dict[str, str]:
+        """The groups that are no consumer groups, each with the reason why it is not synced.
+
+        Empty if our client can't log in, or if the brokers do not say.
+        """
+        return {} if self._client is None else self._runner.run(other_groups(self._client))
 
     def of(self, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
         """The committed offsets of a group, and why those of some partitions are not known.

@@ -30,6 +30,7 @@ class Round:
     synced: bool  # True if they are committed on the target
     refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
     synced_at: Mapping[str, float] = field(default_factory=dict)  # when each was in step; {} if groups are not synced
+    left_out: Mapping[str, str] = field(default_factory=dict)  # groups that are no consumer groups, and why
 
 
 class GroupRounds(FlowLeaderPart):
@@ -78,7 +79,7 @@ class GroupRounds(FlowLeaderPart):
                 log.info("group rounds succeed again", extra=where)
             now = time.time()
             self._synced_at = synced_at(found, sync.refused, now, self._synced_at) if groups.sync else {}
-            result = Round(now, found, groups.sync, sync.refused, self._synced_at)
+            result = Round(now, found, groups.sync, sync.refused, self._synced_at, sync.left_out)
             self._thread.tell(lambda: self._tell(result))
             return True
 

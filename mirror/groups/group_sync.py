@@ -70,6 +70,7 @@ class GroupSync:
         self._translator = SharedTranslator(flow) if flow.active_active else Translator(flow)
         self._target_groups = GroupCommits(flow.target)
         self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
+        self.left_out: Mapping[str, str] = {}  # groups of other types than consumer groups, and why they are not synced
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
         self._away = 0  # groups without an answer in this part of the round: reading offsets, or syncing
         self._judged = False  # True once groups.include was compared with the source's groups
@@ -126,6 +127,7 @@ class GroupSync:
         self._away = 0
         with closing(GroupOffsets(self._flow.source)) as here:
             here.find(names)
+            others = here.others()
             for name in names:
                 try:
                     found[name], failed = here.of(name, partitions)
@@ -133,9 +135,11 @@ class GroupSync:
                 except (ClusterAway, PartitionError) as error:
                     self._allow(error)
                     refused[name] = str(error)
-        for name in refused.keys() - self.refused.keys():
-            log.warning("a group is left out", extra={"flow": self._flow.name, "reason": refused[name]})
-        self.refused = refused
+        left_out = {name: others[name] for name in taking_part(self._flow, others)}
+        for name, reason in {**refused, **left_out}.items():
+            if name not in self.refused and name not in self.left_out:
+                log.warning("a group is left out", extra={"flow": self._flow.name, "group": name, "reason": reason})
+        self.refused, self.left_out = refused, left_out
         return found
 
     def _log_entries(self, groups: Collection[str]) -> None:

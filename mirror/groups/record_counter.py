@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -12,6 +13,14 @@ from mirror.model import Partition
 from mirror.settings import Flow
 
 TIMEOUT = 20.0  # seconds without an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The offsets of records in a range, and the offset up to which the range was read."""
+
+    offsets: list[int]
+    reached: int
 
 
 class RecordCounter:
@@ -25,9 +34,10 @@ class RecordCounter:
         """End the client."""
         self._consumer.close()
 
-    def offsets(self, remote: Partition, begin: int, end: int | None, most: int) -> list[int]:
+    def offsets(self, remote: Partition, begin: int, end: int | None, most: int) -> Found:
         """The offsets of committed records from `begin` to before `end`, or to the last stable one. At most `most`.
 
+        While a transaction is open, the last stable offset may be before `end`. Then `reached` is before it, too.
         Raises ClusterAway, or PartitionError when the target refuses to give records.
         """
         self._consumer.assign([TopicPartition(*remote, begin)])
@@ -36,7 +46,7 @@ class RecordCounter:
         finally:
             self._consumer.unassign()
 
-    def _read(self, remote: Partition, begin: int, end: int | None, most: int) -> list[int]:
+    def _read(self, remote: Partition, begin: int, end: int | None, most: int) -> Found:
         found: list[int] = []
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
@@ -45,13 +55,13 @@ class RecordCounter:
                 if (str(message.topic()), message.partition()) != remote or offset < begin:  # from the last range
                     continue
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return found
+                    return Found(found, offset)
                 if error is not None:
                     raise PartitionError(f"{remote} can't be read: {error.str()}")
                 if end is not None and offset >= end:
-                    return found
+                    return Found(found, end)
                 found.append(offset)
                 if len(found) >= most:
-                    return found
+                    return Found(found, offset + 1)
                 deadline = time.monotonic() + TIMEOUT
         raise ClusterAway(self._alias, f"{remote} can't be read: no answer in time")

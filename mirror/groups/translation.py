@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from mirror.groups.partition_map import PartitionMap
@@ -39,7 +39,8 @@ class Count:
     """The wanted offset is found by counting the remote partition's committed records, from `begin` to before `end`.
 
     There have to be `expected` of them. Otherwise compaction has removed some, or somebody else has written there, and
-    the count says nothing. If `end` is None, it is not known what follows: only the first `expected` records count.
+    the count says nothing. If `end` is None, these are the last records that the position knows: the count is valid
+    only if nothing is copied meanwhile. Once more is copied, a newer position has the end.
     """
 
     begin: int
@@ -61,7 +62,7 @@ def to_downstream(entries: PartitionMap, upstream: int, end: End, whole: bool = 
         if found is not None:
             return found
     if upstream == end.upstream and len(entries):  # of a group that has read all that is copied
-        return _unread(entries[-1], end) or _open(entries[-1], end)
+        return _unread(entries[-1], end) or _downstream_after(entries[-1], upstream, end)
     if upstream >= end.upstream:
         return Unknown.NOT_COPIED
     if whole and len(entries) and upstream < entries[0].upstream and _is_first(entries[0]):
@@ -93,7 +94,7 @@ def _after_last(entry: Entry, upstream: int, end: End) -> int | Count | Unknown 
     counted = end.map_end.records if end.map_end is not None else 0
     if upstream >= max(end.upstream, entry.upstream_end + counted):
         return None
-    return _unread(entry, end) or _open(entry, end)
+    return _unread(entry, end) or _downstream_after(entry, upstream, end)
 
 
 def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count | Unknown:
@@ -108,8 +109,7 @@ def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count
     if downstream < entry.downstream_end:
         return entry.to_upstream(downstream)
     if at + 1 == len(entries):
-        found = _unread(entry, end) or _open(entry, end)
-        return end.upstream if found == entry.downstream_end else found
+        return _unread(entry, end) or _upstream_after(entry, downstream, end)
     after = entries[at + 1]
     if not after.is_next_to(entry):
         return Unknown.INCOMPLETE
@@ -158,12 +158,37 @@ def _closed(entry: Entry, after: Entry) -> Count | Unknown:
     )
 
 
-def _open(entry: Entry, end: End) -> int | Count | Unknown:
-    """What has to be counted after the last entry. If there is nothing, the end of what is copied."""
-    records = end.map_end.records if end.map_end is not None else 0
-    if not records:
-        return entry.downstream_end
-    return _bounded(Count(entry.downstream_end, None, records, entry.upstream_end, end.upstream))
+def _downstream_after(entry: Entry, upstream: int, end: End) -> int | Count | Unknown:
+    """The translation of an upstream offset after the last entry."""
+    parts, at = _after(entry, end), end.map_end
+    if at is not None and at.placed == at.records > 0 and upstream == end.upstream:
+        return at.place  # nothing has to be counted, whoever has written before
+    found = next((part for part in parts if upstream < part.after), parts[-1] if parts else None)
+    return entry.downstream_end if found is None else _bounded(found)
+
+
+def _upstream_after(entry: Entry, downstream: int, end: End) -> int | Count | Unknown:
+    """The translation of a downstream offset after the last entry."""
+    found = next((part for part in _after(entry, end) if part.end is None or downstream < part.end), None)
+    return end.upstream if found is None else _bounded(found)
+
+
+def _after(entry: Entry, end: End) -> Sequence[Count]:
+    """What has to be counted after the last entry: the records that are placed, and if there are others, these.
+
+    Others are those of the last transaction. A position of an older mirror places none.
+    """
+    at = end.map_end
+    if at is None or not at.records:
+        return ()
+    last = Count(entry.downstream_end, None, at.records, entry.upstream_end, end.upstream)
+    if not at.placed:
+        return (last,)
+    middle = entry.upstream_end + at.placed
+    placed = replace(last, end=at.place, expected=at.placed, after=middle)
+    if at.placed >= at.records:
+        return (placed,)
+    return placed, replace(last, begin=at.place, expected=at.records - at.placed, upstream=middle)
 
 
 def _bounded(count: Count) -> Count | Unknown:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.errors import ClusterAway, MirrorError, PartitionError
+from mirror.errors import ClusterAway, PartitionError
+from mirror.groups.copy_counter import OPEN, CopyCounter
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.record_counter import RecordCounter
@@ -30,7 +32,6 @@ from mirror.target.position_reader import PositionReader
 from mirror.target.timestamps import CLEANUP
 from mirror.topic_transform import transform_of
 
-Counted = tuple[list[int], int]  # downstream offsets, and the start of the remote log
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
 NEVER_COPIED = "the partition was never copied"
 NO_START = "not known now: the target does not give the bounds of the remote log"
@@ -38,6 +39,8 @@ SHARED = "not exact: others write to the remote topic, so nothing can be counted
 OF_SOURCE = (
     "exact for the source's records, and says nothing about those that are written on the target (active_active)"
 )
+PATIENCE = 2.0  # seconds to wait for the end of a transaction in one remote partition
+RETRY = 0.05
 RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
@@ -87,9 +90,9 @@ class Translator:
         self._source_ids: Mapping[str, str] = {}  # of source topics, as far as they are known
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
-        self._counter = RecordCounter(flow)
-        self._counted: dict[tuple[Partition, Count], Counted | MirrorError] = {}  # since the last refresh
+        self._counter = CopyCounter(RecordCounter(flow), self._target, self._positions)
         self._seen: dict[Partition, Seen] = {}
+        self._undecided: set[Partition] = set()  # since the last refresh: those for which nobody waits again
 
     def close(self) -> None:
         """End the clients."""
@@ -102,9 +105,10 @@ class Translator:
 
         Raises ClusterAway, PartitionError, or FlowError if the plan can't be read or nothing names a remote topic.
         """
-        self._counted.clear()
+        self._counter.forget()
+        self._undecided.clear()
         self._names.refresh()
-        remotes = {partition: Partition(self.remote(partition.topic), partition.partition) for partition in partitions}
+        remotes = {partition: self._at(partition) for partition in partitions}
         positions = self._positions.hints(remotes.values(), set())
         if self._flow.exactly_once:
             self._map.read(partitions)
@@ -173,7 +177,7 @@ class Translator:
         Positions are loaded for that, because an old position would hide what was copied. If one of them can't be
         loaded because a transaction holds it, the answer is empty.
         """
-        remotes = {each: Partition(self.remote(each.topic), each.partition) for each in partitions}
+        remotes = {each: self._at(each) for each in partitions}
         now = self._positions.hints(remotes.values())
         idle = {each: at for each, at in remotes.items() if now.get(at) == self._seen[each].position is not None}
         try:
@@ -219,15 +223,55 @@ class Translator:
         known = seen.position.topic_id
         if known and self._source_ids.get(partition.topic, known) != known:
             return RECREATED  # the map is that of the old topic
-        found = look(self.entries(partition, seen.position), End(seen.position.offset, seen.position.map_end))
-        if isinstance(found, Count):
-            if reason := self._no_count(seen):
-                return reason
-            try:
-                found = counted(found, *self._records(partition, seen.position, found))
-            except (ClusterAway, PartitionError) as error:  # of this partition only: others have other leaders
-                return f"not known now: {error}"
-        return found if isinstance(found, int) else found.value
+        try:
+            return self._looked(partition, seen.position, look, counted)
+        except (ClusterAway, PartitionError) as error:  # of this partition only: others have other leaders
+            return f"not known now: {error}"
+
+    def _looked(
+        self,
+        partition: Partition,
+        position: Position,
+        look: Callable[[PartitionMap, End], int | Count | Unknown],
+        counted: Callable[[Count, Sequence[int], int], int | Unknown],
+    ) -> int | str:
+        """Look in the map, and count if need be. If that can't be told yet, look again in what was copied since.
+
+        Raises ClusterAway, PartitionError.
+        """
+        began, deadline = position, time.monotonic() + (0 if partition in self._undecided else PATIENCE)
+        while True:
+            found = look(self.entries(partition, position), End(position.offset, position.map_end))
+            if isinstance(found, Count):
+                if reason := self._no_count(self._seen[partition]):
+                    return reason
+                records = self._counter.count(self._at(partition), position, found)
+                found = found if records is None else counted(found, *records)
+            if isinstance(found, Count) or (found is Unknown.HIDDEN and position is not began):
+                position = self._renewed(partition, position, deadline)
+            else:
+                return found if isinstance(found, int) else found.value
+
+    def _renewed(self, partition: Partition, before: Position, deadline: float) -> Position:
+        """The position as it is now, in the same topics, and the map up to it. Raises ClusterAway, PartitionError."""
+        remote = self._at(partition)
+        if time.monotonic() > deadline:
+            self._undecided.add(partition)
+            raise PartitionError(f"{OPEN} {remote}")
+        now = self._positions.hints([remote]).get(remote)
+        if now is None or (now.topic_id, now.remote_id) != (before.topic_id, before.remote_id):
+            raise PartitionError(f"the position of {remote} has changed")
+        if now.map_end == before.map_end:
+            time.sleep(RETRY)
+        entries = self.entries(partition, now)
+        if now.map_end is not None and len(entries) and entries[-1].downstream < now.map_end.entry:
+            self._map.read([partition])
+        self._seen[partition] = replace(self._seen[partition], position=now)
+        return now
+
+    def _at(self, partition: Partition) -> Partition:
+        """The remote partition."""
+        return Partition(self.remote(partition.topic), partition.partition)
 
     def _no_count(self, seen: Seen) -> str:
         """Why nothing can be counted in a remote partition; "" if it can."""
@@ -237,38 +281,6 @@ class Translator:
             return COMPACTED
         # Without a start the partition is offline: to count would only take time.
         return NO_START if seen.log_start is None else ""
-
-    def _records(self, partition: Partition, position: Position, count: Count) -> Counted:
-        """The downstream offsets that have to be counted, and the start of the remote log after that.
-
-        Several groups often need the same count. None waits a second time for a partition that does not answer.
-        """
-        found = self._counted.get((partition, count))
-        if found is None:
-            try:
-                found = self._counts(partition, position, count)
-            except (ClusterAway, PartitionError) as error:
-                found = error
-            self._counted[partition, count] = found
-        if isinstance(found, MirrorError):
-            raise found
-        return found
-
-    def _counts(self, partition: Partition, position: Position, count: Count) -> Counted:
-        """Count now. Raises ClusterAway, PartitionError.
-
-        After the last entry there may be more records than expected, because copying goes on. But if the position has
-        not moved, they are not ours.
-        """
-        remote = Partition(self.remote(partition.topic), partition.partition)
-        found = self._counter.offsets(remote, count.begin, count.end, count.expected + 1)
-        if count.end is None and len(found) > count.expected:
-            now = self._positions.hints([remote]).get(remote)
-            found = found if now == position else found[: count.expected]
-        start = self._target.offsets({remote: OffsetSpec.earliest()}).get(remote)
-        if start is None:
-            raise PartitionError("the target does not give the start of the remote log")
-        return found, start
 
     def _translation(self, partition: Partition, offset: int, found: int | str) -> Translation:
         remote = self.remote(partition.topic)

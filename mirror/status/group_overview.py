@@ -32,6 +32,7 @@ class GroupsView:
     at: float  # when the round ended, in seconds since the Unix epoch
     synced: bool  # are the offsets committed on the target?
     groups: list[GroupView]
+    left_out: dict[str, str]  # groups that are no consumer groups, and why they are not synced
 
 
 def groups_view(found: Round) -> GroupsView:
@@ -40,7 +41,7 @@ def groups_view(found: Round) -> GroupsView:
     for each in found.offsets:
         by_group.setdefault(each.group, []).append(each)
     groups = [_group(name, some, found) for name, some in sorted(by_group.items())]
-    return GroupsView(found.at, found.synced, groups)
+    return GroupsView(found.at, found.synced, groups, dict(sorted(found.left_out.items())))
 
 
 def _group(name: str, offsets: Sequence[GroupOffset], found: Round) -> GroupView:

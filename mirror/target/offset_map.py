@@ -165,8 +165,9 @@ class EntryChooser:
     """Decides for one producer session of a partition which transactions get an entry.
 
     A transaction gets one if it is the session's first, if the upstream offsets before it or within it have a gap, if
-    `every` records have none, or if the map's end is not known. `every` 1 gives each transaction an entry: then nothing
-    has to be counted, which is wrong where compaction removes records of the remote topic.
+    `every` records have none, if the map's end is not known, or if others may have written between the last ones. While
+    others write, each transaction gets one, because nothing can be counted there. `every` 1 always gives each an entry:
+    that is for topics of which compaction removes records, too.
     """
 
     def __init__(self, every: int = EVERY) -> None:
@@ -181,9 +182,12 @@ class EntryChooser:
         gap_before, gap_within = offsets[0] != self._expected, offsets[-1] - offsets[0] != len(offsets) - 1
         return gap_before or gap_within or end is None or end.records + len(offsets) >= self._every
 
-    def committed(self, offsets: Sequence[int]) -> None:
-        """The transaction is committed, with its entries if it was due for some."""
-        self._expected = offsets[-1] + 1
+    def committed(self, offsets: Sequence[int], interrupted: bool = False) -> None:
+        """The transaction is committed, with its entries if it was due for some.
+
+        `interrupted` is true if the remote partition may have records of others before its records or between them.
+        """
+        self._expected = None if interrupted else offsets[-1] + 1
 
 
 def entries(offsets: Sequence[int], first: int, last: int, follows: MapEnd | None, resets: int) -> list[Entry]:

@@ -17,7 +17,11 @@ _END = "\0"
 
 
 def _map_end(raw: Any) -> MapEnd:
-    return MapEnd(*decode.elements(raw, [decode.integer(-1), decode.integer()]))
+    numbers = [decode.integer(-1), decode.integer()]
+    found = MapEnd(*decode.elements(raw, numbers, optional=[decode.integer(), decode.integer(-1)]))
+    if found.placed and not (found.placed <= found.records and found.place >= found.entry + found.placed):
+        raise decode.DecodeError("the places of records contradict each other")
+    return found
 
 
 _REQUIRED: Mapping[str, decode.Check[Any]] = {"topic_id": decode.name}
@@ -39,7 +43,7 @@ def encoded(position: Position) -> str:
     if position.resets:
         more["resets"] = position.resets
     if position.map_end is not None:
-        more["map_end"] = astuple(position.map_end)
+        more["map_end"] = astuple(position.map_end)[: 4 if position.map_end.placed else 2]
     return json.dumps({"topic_id": position.topic_id, **more}, separators=(",", ":"))
 
 

@@ -60,6 +60,7 @@ class SessionMarks:
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
         every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
         self._map = EntryChooser(every) if is_mapped else None
+        self._place: int | None = None  # the downstream offset after the last transaction's records, if it is known
         self._tail: OffsetSync | None = None
 
     @property
@@ -81,15 +82,26 @@ class SessionMarks:
         """What goes beside the records. One that is not in `downstream` was not delivered: its transaction fails."""
         syncs = [self._sync(due, index, downstream) for index in due.synced if index in downstream]
         if not due.mapped:
-            return Marks(syncs, (), replace(due.position, map_end=self._without_entry(due)))
+            return Marks(syncs, (), replace(due.position, map_end=self._without_entry(due, downstream)))
         made = self._entries(due, downstream)
         end = end_after(made, len(due.offsets))
         pairs = [(entry.key(self._copied), entry.value()) for entry in made]
         return Marks(syncs, pairs, replace(due.position, map_end=end))
 
-    def _without_entry(self, due: Due) -> MapEnd | None:
+    def _without_entry(self, due: Due, downstream: Downstream) -> MapEnd | None:
+        """The map's end after records without an entry. Where these end is often not known before they are committed.
+
+        To wait for that would cost a round trip. The next position says it.
+        """
         end = due.position.map_end
-        return None if end is None or self._map is None else replace(end, records=end.records + len(due.offsets))
+        if end is None or self._map is None:
+            return None
+        records, place = end.records + len(due.offsets), _after(downstream.get(len(due.offsets) - 1))
+        if place is not None:
+            return replace(end, records=records, placed=records, place=place)
+        if end.records and self._place is not None:
+            return replace(end, records=records, placed=end.records, place=self._place)
+        return replace(end, records=records)
 
     def _entries(self, due: Due, downstream: Downstream) -> Sequence[Entry]:
         offsets, before, last = due.offsets, due.position, len(due.offsets) - 1
@@ -105,12 +117,23 @@ class SessionMarks:
     def committed(self, due: Due, downstream: Downstream) -> None:
         """The transaction is committed, with what was due."""
         self._syncs.committed(due.offsets, due.synced)
-        if self._map is not None:
-            self._map.committed(due.offsets)
         last = len(due.offsets) - 1
+        if self._map is not None:
+            self._map.committed(due.offsets, self._is_interrupted(downstream.get(0), downstream.get(last), last))
+            self._place = _after(downstream.get(last))
         self._tail = None if self._syncs.tail_is_synced else self._sync(due, last, downstream)
+
+    def _is_interrupted(self, first: int | None, last: int | None, distance: int) -> bool:
+        """True if there is more between the records than they and the marker of the last transaction."""
+        if first is None or last is None:
+            return True
+        return last - first != distance or (self._place is not None and first != self._place + 1)
 
     def settled(self) -> None:
         """The sync of the last record is committed."""
         self._syncs.tail_synced()
         self._tail = None
+
+
+def _after(offset: int | None) -> int | None:
+    return None if offset is None else offset + 1

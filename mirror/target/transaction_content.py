@@ -51,7 +51,8 @@ class Made:
 class TransactionContent:
     """What a transaction is made of: batches, at least one, and what goes beside them, once they have places.
 
-    `depends` is false if `made` gives the same for any places.
+    `depends` is false if the batches for our own topics are the same for any places. The position may name places also
+    then, because it is sent once the first batch has its place.
     """
 
     batches: Sequence[RecordBatch]

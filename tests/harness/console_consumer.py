@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator, Mapping
 
 from mirror.demo.jvm import SHORT_LIVED
 from mirror.demo.kafka_jars import TOOLS, kafka_jars
@@ -11,6 +13,7 @@ from mirror.spark.java import java
 from tests.harness.waiting import PATIENCE
 
 MAIN = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+SHARE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 
 
 def consume(bootstrap: str, topic: str, group: str, most: int, **properties: str) -> list[bytes]:
@@ -20,12 +23,28 @@ def consume(bootstrap: str, topic: str, group: str, most: int, **properties: str
     """
     options = {"bootstrap-server": bootstrap, "topic": topic, "group": group, "max-messages": str(most)}
     options |= {"isolation-level": "read_committed", "timeout-ms": str(int(PATIENCE / 4 * 1000))}
-    # Without a logging back end, so that nothing but the values is on stdout.
-    jars = os.pathsep.join([f"{kafka_jars()}/*", f"{kafka_jars(TOOLS)}/*"])
-    command = [java(), *SHORT_LIVED, "-cp", jars, MAIN]
-    command += [part for name, value in options.items() for part in (f"--{name}", value)]
+    command = _command(MAIN, options)
     for name, value in properties.items():
         command += ["--command-property", f"{name.replace('_', '.')}={value}"]
     ended = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")
     return ended.stdout.splitlines()
+
+
+@contextlib.contextmanager
+def sharing(bootstrap: str, topic: str, group: str) -> Iterator[None]:
+    """With Java's consumer of a share group (KIP-932), which is told to leave at the end."""
+    command = _command(SHARE, {"bootstrap-server": bootstrap, "topic": topic, "group": group})
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def _command(main: str, options: Mapping[str, str]) -> list[str]:
+    # Without a logging back end, so that nothing but the values is on stdout.
+    jars = os.pathsep.join([f"{kafka_jars()}/*", f"{kafka_jars(TOOLS)}/*"])
+    command = [java(), *SHORT_LIVED, "-cp", jars, main]
+    return command + [part for name, value in options.items() for part in (f"--{name}", value)]

@@ -40,23 +40,23 @@ COMMON: Mapping[str, object] = {
 
 
 class MirrorMaker:
-    """A context manager that ends all its processes. `properties` are those of mm2.properties."""
+    """A context manager that ends all its processes. `properties` are those of `file`, its mm2.properties."""
 
     def __init__(self, properties: Mapping[str, object], directory: Path) -> None:
         self._mark = uuid.uuid4().hex
-        self._file = directory / f"mm2-{self._mark[:6]}.properties"
-        self._log = self._file.with_suffix(".log")
+        self.file = directory / f"mm2-{self._mark[:6]}.properties"
+        self._log = self.file.with_suffix(".log")
         listeners = {"listeners": f"http://127.0.0.1:{free_port()}"}
         lines = (f"{key} = {value}\n" for key, value in {**COMMON, **listeners, **properties}.items())
-        self._file.write_text("".join(lines))
+        self.file.write_text("".join(lines))
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> MirrorMaker:
         """Start, and return at once."""
-        log4j = self._file.with_suffix(".log4j2.properties")
+        log4j = self.file.with_suffix(".log4j2.properties")
         log4j.write_text(LOG4J)
         options = [*SHORT_LIVED, "-Xms256m", "-Xmx768m", f"-Dlog4j2.configurationFile={log4j}"]
-        command = [java(), *options, "-cp", classpath(MIRROR_MAKER), MAIN, str(self._file)]
+        command = [java(), *options, "-cp", classpath(MIRROR_MAKER), MAIN, str(self.file)]
         self._process = spawn(command, self._log, environment={processes.MARK: self._mark})
         return self
 
@@ -82,7 +82,7 @@ class MirrorMaker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.kill()
         if error is not None:
-            print(f"--- log of {self._file.name}\n{self.tail()}")
+            print(f"--- log of {self.file.name}\n{self.tail()}")
 
 
 def flows(bootstraps: Mapping[str, str], pairs: Mapping[tuple[str, str], Mapping[str, object]]) -> dict[str, object]:

@@ -20,6 +20,7 @@ from mirror.wire.access import access
 from mirror.wire.connection import Connection
 from mirror.wire.fetch import Limits, Session, TopicKey, Wanted, fetch
 from mirror.wire.greeting import api_versions
+from mirror.wire.groups import list_groups
 from mirror.wire.metadata import GROUP, TRANSACTION, find_coordinators, metadata
 from mirror.wire.offsets import Offset, list_offsets, offset_commit, offset_fetch
 from mirror.wire.produce import ALL, Batch, produce
@@ -51,6 +52,7 @@ REQUESTS: Mapping[str, Request[Any]] = {
         offset_fetch("", []),
         list_offsets(TOPIC, 0, 0, True),
         list_transactions(),
+        list_groups(),
     )
 }
 
@@ -108,6 +110,7 @@ async def _record(bootstrap: str) -> list[dict[str, Any]]:
     await connection.ask(offset_fetch(GROUP_NAME, [WHERE, (TOPIC, 1)]))
     await connection.ask(list_offsets(TOPIC, 0, 0, True))
     await connection.ask(list_transactions())
+    await connection.ask(list_groups())
     connection.close()
     return list({(each["name"], each["data"]): each for each in connection.kept}.values())
 

@@ -7,28 +7,34 @@ it, because exactly-once is a setting of the target. One of the flows goes on wi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from mirror.commands.adopt import stopping
+from mirror.commands.adopt.command import Options, adopt
 from mirror.commands.adopt.committing import MOVED
+from mirror.commands.convert.command import convert, save
 from mirror.commands.translate import translate
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import MirrorError
 from mirror.model import Partition
 from mirror.target.offset_syncs import OffsetSync
-from tests.harness import oracle, topics
+from tests.harness import mirror_maker, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, mixed
+from tests.harness.mirror_maker import MirrorMaker
 from tests.harness.moving import Moving, World
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED
+from tests.harness.service import BLOCKED, Service
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
+CONNECTOR = "MirrorSourceConnector"
 RECORDS = 1_300  # of each partition: more than are compared
 
 
@@ -181,3 +187,56 @@ def translate_what_each_has_copied(moving: Moving) -> None:
     assert ours.translated == there[-1].offset
     (theirs,) = translate(flow, {partition: here[10].offset})
     assert theirs.translated is None and theirs.reason.startswith("before the map")
+
+
+def test_a_converted_file_goes_on_where_mirrormaker_has_stopped(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """From mm2.properties to a running mirror: nothing but `convert` writes the flow's configuration.
+
+    Aliases, policy, filters and exactly-once have to be MirrorMaker's, for they name the topics and the groups.
+    """
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "conv.eu", "conv-", target_alias="conv_us")
+    orders, left_out = pair.topic("orders.v1", 2), pair.topic("private")
+    flow = {
+        "topics": "conv-.*",
+        "topics.exclude": ".*private",
+        "refresh.topics.interval.seconds": 1,
+        "replication.policy.separator": "_",
+    }
+    properties = mirror_maker.flows(
+        {pair.alias: pair.source, pair.target_alias: pair.target}, {(pair.alias, pair.target_alias): flow}
+    )
+    properties |= {
+        f"{pair.target_alias}.exactly.once.source.support": "enabled",
+        f"{pair.alias}.consumer.isolation.level": "read_committed",
+        f"{pair.target_alias}.producer.compression.type": "lz4",
+    }
+    remote = f"{pair.alias}_{orders}"
+
+    def produce(first: int) -> None:
+        for number in (0, 1):
+            pair.produce(orders, *[mixed(2 * n + number) for n in range(first, first + 300)], partition=number)
+
+    def is_same() -> bool:
+        here = oracle.read(pair.source, orders)
+        return oracle.count(oracle.read(pair.target, remote)) >= oracle.count(here)
+
+    produce(0)
+    pair.produce(left_out, mixed(0))
+    with MirrorMaker(properties, tmp_path) as before:
+        until("MirrorMaker's copy exists", lambda: topics.partitions(pair.target, remote) == 2)
+        until("MirrorMaker has copied", is_same)
+        before.stop()
+    produce(300)
+    converted = tmp_path / "converted.yaml"
+    save(convert(before.file), converted, force=False)
+    adopted = adopt(load(converted).flows[0], Options(CONNECTOR, None, None, None, RECORDS, 1.0, False), StringIO())
+    assert [(each.outcome, each.compared) for each in adopted.results] == [("adopted", 300)] * 2
+    settings = {key: each for key, each in pair.settings().items() if key in ("spark", "http", "log")}
+    with Service(settings, tmp_path, arguments=("-c", str(converted))) as after:
+        after.wait_for("mirror has copied the rest", is_same)
+        assert after.terminate() == 0, after.tail()
+        assert not after.find(BLOCKED)
+    oracle.compare(oracle.read(pair.source, orders), oracle.read(pair.target, remote))
+    assert not topics.partitions(pair.target, f"{pair.alias}_{left_out}")

@@ -24,13 +24,14 @@ from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, Outcome
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed, offsets_of
 from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
+from mirror.groups.other_groups import REASONS
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
 from mirror.settings import Cluster, Flow
 from mirror.wire.offsets import Where
 from tests.harness import oracle, raw_commits, topics
 from tests.harness.command import mirror
-from tests.harness.console_consumer import consume
+from tests.harness.console_consumer import consume, sharing
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -344,6 +345,21 @@ def test_a_group_id_that_librdkafka_changes_is_left_out(running: tuple[Pair, Ser
         finally:
             for each in ids:
                 topics.delete_group(pair.source, each)
+
+
+def test_a_share_group_is_named_with_the_reason(running: tuple[Pair, Service], sync: GroupSync, flow: Flow) -> None:
+    """Its readers share the records, so it has no offset that mirror could translate."""
+    pair, _ = running
+    topic, group = pair.topic("shared"), "sync-share"
+    with sharing(pair.source, topic, group), sharing(pair.source, topic, "not-ours"):
+
+        def left_out() -> bool:
+            sync.round(RENEW)
+            return bool(sync.left_out)
+
+        until("the group is listed", left_out)
+    assert (sync.left_out, group in sync.refused) == ({group: REASONS["share"]}, False)
+    assert read_groups(flow).as_dict()["left_out"] == sync.left_out
 
 
 def test_the_metadata_of_java_s_consumer_is_kept(running: tuple[Pair, Service], sync: GroupSync) -> None:

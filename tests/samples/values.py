@@ -136,6 +136,7 @@ REPORTS = (
 POSITIONS = (
     Position(0, HERE),
     Position(41, HERE, 5, 5, THERE, 0, MapEnd(40, 7)),
+    Position(41, HERE, 5, 5, THERE, 0, MapEnd(40, 7, 5, 60)),
     Position(2**62, HERE, -1, 6, THERE, 3, MapEnd()),
     Position(41, HERE, 5, -1, THERE).handed_back(THERE),
 )

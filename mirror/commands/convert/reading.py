@@ -1,4 +1,4 @@
-"""Reads the input, finds out in which form it is, and makes a parsed of it."""
+"""Reads the input, finds out in which form it is, and parses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIND = "KafkaMirrorMaker2"
 
 
 def read(path: Path) -> ParsedInput:
-    """The parsed of a file. Raises Unreadable."""
+    """What a file has. Raises Unreadable."""
     data = _bytes(path)
     begin = data.lstrip()[:1]
     resource = _RESOURCE.search(data.decode("latin-1"))

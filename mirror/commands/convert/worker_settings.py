@@ -7,7 +7,7 @@ from mirror.commands.convert.setting import NO_GROUP, Setting
 S = Setting
 
 NO_WORKERS = "mirror has no Connect workers"
-NO_STORAGE = "mirror keeps positions in a group on the target, and its parsed on a topic there"
+NO_STORAGE = "mirror keeps positions in a group on the target, and its plan on a topic there"
 RAW = "mirror copies keys, values and headers as the bytes that they are"
 NO_REST = "mirror has no REST interface; its pages are at http.host and http.port"
 DEPLOYMENT = "it describes the deployment: deploy/chart is mirror's"

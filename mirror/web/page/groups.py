@@ -15,15 +15,18 @@ _HEADS = ("group", "lag on the source", "partitions", "in step", "not exact, bec
 def groups(flow: str, view: GroupsView | None, now: float, opened: frozenset[str]) -> Element | None:
     """The groups, closed until somebody opens them. Those whose offset is not exact everywhere come first."""
     key = f"groups {flow}"  # no topic's name has a space
-    if view is None or not view.groups:
+    if view is None or not (view.groups or view.left_out):
         return None
     ordered = sorted(view.groups, key=lambda group: (not group.reasons, group.group))
-    more = len(ordered) - GROUPS_MAX
+    left_out = [_left_out(*each) for each in view.left_out.items()]
+    more = len(ordered) + len(left_out) - GROUPS_MAX
     inexact = sum(bool(group.reasons) for group in ordered)
+    rows = [*left_out[:GROUPS_MAX], *(_row(each, now) for each in ordered[: max(0, GROUPS_MAX - len(left_out))])]
     done = "synced" if view.synced else "translated"
     found = f"{done} {duration(max(0.0, now - view.at))} ago" + (f", {inexact} not exact everywhere" if inexact else "")
+    found += f", {len(left_out)} left out" if left_out else ""
     summary: list[Child] = [tag("b", plural(len(ordered), "consumer group")), " ", tag("small", found)]
-    return folded(key, opened, summary, _HEADS, [_row(each, now) for each in ordered[:GROUPS_MAX]], more)
+    return folded(key, opened, summary, _HEADS, rows, more)
 
 
 def _row(group: GroupView, now: float) -> Element:
@@ -37,3 +40,8 @@ def _row(group: GroupView, now: float) -> Element:
         tag("td", f"{duration(max(0.0, now - group.synced_at))} ago" if group.synced_at is not None else None),
         tag("td", tag("small", "; ".join(group.reasons)) if group.reasons else None),
     )
+
+
+def _left_out(group: str, reason: str) -> Element:
+    """A group that mirror does not sync at all."""
+    return tag("tr", tag("th", group, scope="row"), tag("td"), tag("td", "left out"), tag("td"), tag("td", reason))

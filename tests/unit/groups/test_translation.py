@@ -43,6 +43,7 @@ class Target:
     position: int = 0
     resets: int = 0
     end: int = 0
+    tells: str = "before"  # positions say where the records "before" their own ones end, or where "all" do, or nothing
 
     def __post_init__(self) -> None:
         self.session()
@@ -76,9 +77,12 @@ class Target:
             self.stored.update({entry.key(self.copied): entry.value() for entry in made})
             self.map_end = end_after(made, len(offsets))
         elif self.map_end is not None:
-            self.map_end = replace(self.map_end, records=self.map_end.records + len(offsets))
-        self.chooser.committed(offsets)
-        self.position, self.end = offsets[-1] + 1, first + len(offsets)
+            before = self.map_end.records
+            records, end = before + len(offsets), first + len(offsets) + foreign
+            placed = (records, end) if self.tells == "all" else (before, self.end) if before and self.tells else (0, -1)
+            self.map_end = MapEnd(self.map_end.entry, records, *placed)
+        self.chooser.committed(offsets, bool(foreign))
+        self.position, self.end = offsets[-1] + 1, first + len(offsets) + foreign
 
     def map(self) -> tuple[PartitionMap, End]:
         """What a reader of the offset map makes of it, and the end of the copy."""
@@ -101,7 +105,7 @@ def targets(draw: st.DrawFn, *every: int) -> Target:
     """A target that has an entry after each of `every` records; the number is drawn if none is given.
 
     A source with runs and gaps, copied in transactions, with aborts, restarts, and positions that go back."""
-    target = Target(draw(st.sampled_from(every or (1, 7, 1000))))
+    target = Target(draw(st.sampled_from(every or (1, 7, 1000))), tells=draw(st.sampled_from(["", "before", "all"])))
     play(draw, target)
     return target
 
@@ -436,6 +440,44 @@ def test_a_record_of_somebody_else_in_a_log_that_was_cut_shifts_nothing(start: i
     read, end = target.map()
     assert len(read) == 2, "what lies between has to be counted"
     checked(target, read, end, start)
+
+
+def stranger_in(*parts: list[int]) -> Target:
+    """Transactions without gaps between them; before the last one somebody else has written."""
+    target = Target(1000)
+    for part in parts[:-1]:
+        target.copy(part, True)
+    target.log.append(OTHERS)
+    target.copy(parts[-1], True)
+    return target
+
+
+def test_a_record_of_somebody_else_is_counted_among_the_last_transaction_only() -> None:
+    """The position says where the records before it end. So these are known, whoever has written after them."""
+    target = stranger_in([0, 1], [2, 3], [4, 5])
+    read, end = target.map()
+    assert end.map_end == MapEnd(0, 4, 2, 5) and checked(target, read, end) == 4
+    for found in (to_downstream(read, 4, end), to_upstream(read, 8, end)):
+        assert found == Count(5, None, 2, 4, 6)
+
+
+def test_once_more_is_copied_the_next_position_says_that_somebody_else_has_written() -> None:
+    target = stranger_in([0, 1], [2, 3], [4, 5])
+    target.copy([6, 7], True)
+    read, end = target.map()
+    assert end.map_end == MapEnd(0, 6, 4, 9)
+    assert checked(target, read, end) == 4, "the first two have an entry, and the last two are after the stranger's"
+    assert to_downstream(read, 4, end) == Count(2, 9, 4, 2, 6)
+
+
+def test_after_records_of_others_each_transaction_has_an_entry() -> None:
+    chooser, end = EntryChooser(1000), MapEnd()
+    chooser.committed([1, 2])
+    assert not chooser.is_due([3, 4], end)
+    chooser.committed([3, 4], interrupted=True)
+    assert chooser.is_due([5, 6], end)
+    chooser.committed([5, 6])
+    assert not chooser.is_due([7], end)
 
 
 STEPS = st.tuples(st.integers(1, 3), st.integers(1, 3))  # to the next upstream offset, and to the next downstream one

@@ -27,6 +27,13 @@ def test_each_group_has_its_lag_its_outcomes_and_some_reasons() -> None:
     assert (shipping.group, shipping.lag, shipping.reasons) == ("shipping", None, [])
 
 
+def test_groups_that_are_no_consumer_groups_are_named_beside_the_others() -> None:
+    """They have no partitions, so the metrics know nothing of them."""
+    view = groups_view(Round(1.0, [stands("billing", 0)], True, left_out={"z": "another type", "a": "a share group"}))
+    assert [each.group for each in view.groups] == ["billing"]
+    assert list(view.left_out.items()) == [("a", "a share group"), ("z", "another type")]
+
+
 def test_the_lag_of_a_group_is_known_only_with_that_of_all_partitions() -> None:
     view = groups_view(Round(1.0, [stands("billing", 0), stands("billing", 1, lag=None)], False))
     assert view.groups[0].lag is None and not view.synced

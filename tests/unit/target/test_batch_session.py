@@ -187,7 +187,7 @@ def test_a_wrong_prediction_that_nothing_depends_on_is_none() -> None:
         first, second, third = made(3), made(3, at=3), made(3, at=10)
         end = (await copying.copy(first, after(first))).position.map_end
         written = await copying.copy(second, after(second, end))
-        assert written.appended == AppendedOffsets(104, 105, 107) and written.position.map_end == MapEnd(100, 3)
+        assert written.appended == AppendedOffsets(104, 105, 107) and written.position.map_end == MapEnd(100, 3, 3, 108)
         target.others = [1]
         await copying.copy(third, after(third, written.position.map_end))
         assert [each.downstream for each in syncs(target)] == [100, 110]

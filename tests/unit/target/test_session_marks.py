@@ -80,7 +80,7 @@ def downstream(count: int, first: int = 100) -> dict[int, int]:
     ("offsets", "at", "topic", "mapped", "end"),
     [
         pytest.param(Runs([range(5, 8)]), AT, TOPIC, 1, MapEnd(100, 0), id="the first of a session"),
-        pytest.param(Runs([range(10, 13)]), AT, TOPIC, 0, MapEnd(-1, 3), id="goes on"),
+        pytest.param(Runs([range(10, 13)]), AT, TOPIC, 0, MapEnd(-1, 3, 3, 103), id="goes on"),
         pytest.param(Runs([range(11, 13)]), AT, TOPIC, 1, MapEnd(100, 0), id="after a gap"),
         pytest.param(Runs([range(10, 12), range(13, 14)]), AT, TOPIC, 1, MapEnd(100, 0), id="with a gap"),
         pytest.param(Runs([range(10, 12)]), replace(AT, map_end=None), TOPIC, 1, MapEnd(100, 0), id="no known end"),
@@ -129,3 +129,34 @@ def test_a_lone_record_needs_no_other_sync() -> None:
     session = session_marks()
     session.committed(session.due(Runs([range(5, 6)]), AT), {0: 100})
     assert session.tail is None
+
+
+def test_a_position_says_where_the_records_of_the_transaction_before_it_end() -> None:
+    """And where its own do, if that is known before it goes to the target."""
+    session, at = session_marks(), AT
+    found = []
+    for begin, first, known in ((0, 100, True), (2, 103, False), (4, 106, False), (6, 109, True)):
+        due = session.due(Runs([range(begin, begin + 2)]), at)
+        at = session.marks(due, downstream(2, first) if known else {}).position
+        session.committed(due, downstream(2, first))
+        found.append(at.map_end)
+    assert found == [MapEnd(100), MapEnd(100, 2), MapEnd(100, 4, 2, 105), MapEnd(100, 6, 6, 111)]
+
+
+@pytest.mark.parametrize(
+    ("places", "mapped"),
+    [
+        pytest.param((103, 104), False, id="next to the last one's marker"),
+        pytest.param((104, 105), True, id="after somebody else's"),
+        pytest.param((103, 107), True, id="around somebody else's"),
+    ],
+)
+def test_after_a_gap_in_the_remote_partition_the_next_transaction_has_an_entry(
+    places: tuple[int, int], mapped: bool
+) -> None:
+    session = session_marks()
+    session.committed(session.due(range(2), AT), downstream(2))
+    due = session.due(range(2, 4), AT)
+    assert not due.mapped, "where the records will be is not known beforehand"
+    session.committed(due, dict(enumerate(places)))
+    assert session.due(range(4, 6), AT).mapped == mapped

@@ -167,6 +167,10 @@ def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
     status.groups = Round(time.time(), [stands(f"g{n}", 0) for n in range(GROUPS_MAX + 7)], False)
     html = shown(status)
     assert "and 7 more" in html.text and f"{GROUPS_MAX + 7} consumer groups" in html.text
+    status.groups = Round(time.time(), [], False, left_out={EVIL: "a share group"})
+    html = shown(status)
+    assert "0 consumer groups" in html.text and "1 left out" in html.text
+    assert html.text.index(EVIL) < html.text.index("a share group")
 
 
 def test_configurations_that_are_not_in_step_are_there_with_the_reason() -> None:
