@@ -2,9 +2,8 @@
 
 import sys
 
-if (
-    not __package__ and not sys.flags.safe_path
-):  # the file's own folder comes first then, and each module of ours would hide one of the same name
+# As an application, the file's own folder comes first, and each module of ours would hide one of the same name.
+if not __package__ and not sys.flags.safe_path:
     del sys.path[0]
 
 from mirror.cli import main
