@@ -27,6 +27,11 @@ pytestmark = pytest.mark.long
 DRAIN = 10.0  # seconds, the default of drain_timeout
 PASSWORD = "password-of-an-application"
 APPLICATION = Path(mirror.__file__).with_name("__main__.py")
+# A JVM never hears a signal that it was started to ignore, as a shell has its background jobs ignore SIGINT.
+HEARS = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
 UNCLEAN = re.compile(r"Traceback|Exception|at org\.apache|at java\.|Error:")
 
 
@@ -82,7 +87,7 @@ def submitted(file: Path) -> tuple[Program, Program]:
     return (
         Program([*submit, "--deploy-mode", "client", str(APPLICATION)], environment),
         Program(
-            [sys.executable, "-m", "mirror", "driver", *told, f"local://{APPLICATION}"],
+            [sys.executable, "-c", HEARS, "-m", "mirror", "driver", *told, f"local://{APPLICATION}"],
             {**environment, "SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1"},
         ),
     )
