@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, MirrorError, PartitionError
@@ -12,7 +14,31 @@ from mirror.model import Partition, Position
 from mirror.target.position_reader import PositionReader
 
 Counted = tuple[list[int], int]  # downstream offsets, and the start of the remote log after the counting
+RETRY = 0.05  # seconds
 OPEN = "which records are copies can't be told while a transaction is open in"
+
+
+class Wait:
+    """The wait of one look for the end of a transaction."""
+
+    def __init__(self, patience: float) -> None:
+        self._began, self._patience = time.monotonic(), patience
+        self._last = False  # True once the time is over: then a position that has moved on is looked at once more
+
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return time.monotonic() - self._began
+
+    def is_over(self, stands: bool) -> bool:
+        """True if nobody waits any longer; else this waits for a moment if the position `stands` where it was."""
+        late = self.seconds >= self._patience
+        if late and (stands or self._last):
+            return True
+        self._last = late
+        if stands:
+            time.sleep(RETRY)
+        return False
 
 
 class CopyCounter:

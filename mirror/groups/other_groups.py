@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mirror.errors import WireError
 from mirror.wire.cluster import Cluster
-from mirror.wire.groups import Listed, list_groups
+from mirror.wire.groups import list_groups
 
 TIMEOUT = 3.0  # seconds: no group round has to wait for it
 # By the type as brokers name it: why groups of this type are not synced.
@@ -21,17 +21,17 @@ async def other_groups(client: Cluster) -> dict[str, str]:
     """Why groups are not synced, by name, as far as the brokers say it in time."""
     try:
         async with asyncio.timeout(TIMEOUT):
-            answers = await asyncio.gather(
-                *(_listed(client, node) for node in await client.brokers()), return_exceptions=True
-            )
+            nodes = await client.brokers()
     except (WireError, TimeoutError):
         return {}
-    unforeseen = [each for each in answers if isinstance(each, BaseException) and not isinstance(each, WireError)]
-    if unforeseen:
-        raise unforeseen[0]
-    found = [each.types for each in answers if isinstance(each, Listed)]
+    found = await asyncio.gather(*(_types(client, node) for node in nodes))
     return {name: REASONS[kind] for types in found for name, kind in types.items() if kind in REASONS}
 
 
-async def _listed(client: Cluster, node: int) -> Listed:
-    return await (await client.connection(node)).ask(list_groups(list(REASONS)))
+async def _types(client: Cluster, node: int) -> Mapping[str, str]:
+    """The types of a broker's groups by name; none if it does not answer in time: others may."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            return (await (await client.connection(node)).ask(list_groups(list(REASONS)))).types
+    except (WireError, TimeoutError):
+        return {}

@@ -161,8 +161,10 @@ def _closed(entry: Entry, after: Entry) -> Count | Unknown:
 def _downstream_after(entry: Entry, upstream: int, end: End) -> int | Count | Unknown:
     """The translation of an upstream offset after the last entry."""
     parts, at = _after(entry, end), end.map_end
-    if at is not None and at.placed == at.records > 0 and upstream == end.upstream:
-        return at.place  # nothing has to be counted, whoever has written before
+    if upstream == end.upstream:
+        if at is not None and at.placed == at.records > 0:
+            return at.place  # nothing has to be counted, whoever has written before
+        parts = parts[-1:]  # also if the position was set back to before them
     found = next((part for part in parts if upstream < part.after), parts[-1] if parts else None)
     return entry.downstream_end if found is None else _bounded(found)
 

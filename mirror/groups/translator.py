@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.groups.copy_counter import OPEN, CopyCounter
+from mirror.groups.copy_counter import OPEN, CopyCounter, Counted, Wait
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.record_counter import RecordCounter
@@ -39,8 +38,8 @@ SHARED = "not exact: others write to the remote topic, so nothing can be counted
 OF_SOURCE = (
     "exact for the source's records, and says nothing about those that are written on the target (active_active)"
 )
-PATIENCE = 2.0  # seconds to wait for the end of a transaction in one remote partition
-RETRY = 0.05
+# Seconds to wait for the end of a transaction in one remote partition, and in all of them between two refreshes.
+PATIENCE, PATIENCE_OF_ALL = 2.0, 10.0
 RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
@@ -92,7 +91,9 @@ class Translator:
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._counter = CopyCounter(RecordCounter(flow), self._target, self._positions)
         self._seen: dict[Partition, Seen] = {}
-        self._undecided: set[Partition] = set()  # since the last refresh: those for which nobody waits again
+        # Since the last refresh: where nobody waits again, with the position that they had, and how long one may wait.
+        self._undecided: dict[Partition, Position] = {}
+        self._patience = PATIENCE_OF_ALL
 
     def close(self) -> None:
         """End the clients."""
@@ -107,6 +108,7 @@ class Translator:
         """
         self._counter.forget()
         self._undecided.clear()
+        self._patience = PATIENCE_OF_ALL
         self._names.refresh()
         remotes = {partition: self._at(partition) for partition in partitions}
         positions = self._positions.hints(remotes.values(), set())
@@ -239,30 +241,35 @@ class Translator:
 
         Raises ClusterAway, PartitionError.
         """
-        began, deadline = position, time.monotonic() + (0 if partition in self._undecided else PATIENCE)
+        first, waits = position, Wait(0.0 if partition in self._undecided else min(PATIENCE, self._patience))
         while True:
             found = look(self.entries(partition, position), End(position.offset, position.map_end))
             if isinstance(found, Count):
                 if reason := self._no_count(self._seen[partition]):
                     return reason
-                records = self._counter.count(self._at(partition), position, found)
+                records = self._counted(partition, position, found)
                 found = found if records is None else counted(found, *records)
-            if isinstance(found, Count) or (found is Unknown.HIDDEN and position is not began):
-                position = self._renewed(partition, position, deadline)
-            else:
+            if not isinstance(found, Count) and (found is not Unknown.HIDDEN or position is first):
                 return found if isinstance(found, int) else found.value
+            now = self._renewed(partition, position)
+            if waits.is_over(now.map_end == position.map_end):
+                self._undecided[partition] = now
+                self._patience = max(0.0, self._patience - waits.seconds)
+                raise PartitionError(f"{OPEN} {self._at(partition)}")
+            position = now
 
-    def _renewed(self, partition: Partition, before: Position, deadline: float) -> Position:
+    def _counted(self, partition: Partition, position: Position, count: Count) -> Counted | None:
+        """See CopyCounter.count. What could not be told at this position is not counted again."""
+        if count.end is None and self._undecided.get(partition) == position:
+            return None
+        return self._counter.count(self._at(partition), position, count)
+
+    def _renewed(self, partition: Partition, before: Position) -> Position:
         """The position as it is now, in the same topics, and the map up to it. Raises ClusterAway, PartitionError."""
         remote = self._at(partition)
-        if time.monotonic() > deadline:
-            self._undecided.add(partition)
-            raise PartitionError(f"{OPEN} {remote}")
         now = self._positions.hints([remote]).get(remote)
         if now is None or (now.topic_id, now.remote_id) != (before.topic_id, before.remote_id):
             raise PartitionError(f"the position of {remote} has changed")
-        if now.map_end == before.map_end:
-            time.sleep(RETRY)
         entries = self.entries(partition, now)
         if now.map_end is not None and len(entries) and entries[-1].downstream < now.map_end.entry:
             self._map.read([partition])

@@ -39,8 +39,9 @@ async def _obstacle(feed: Feed) -> LeaveBatchPath | None:
     try:
         if not await feed.wait(PATIENCE):
             return None if feed.stable == begin else LeaveBatchPath("no_answer", begin)
-        for span in feed.take(feed.size, 2**31):
-            feed.done(span)
+        while spans := feed.take(feed.size, 2**31):
+            for span in spans:
+                feed.done(span)
         if feed.ended:
             await feed.wait()
     except LeaveBatchPath as why:

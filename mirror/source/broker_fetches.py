@@ -82,8 +82,10 @@ class BrokerFetches:
                 wanted, full = await self._next_wanted()
                 wait = WAIT_BESIDE_FULL if full else WAIT
                 until = asyncio.get_running_loop().time() + wait
-                if not await self._fetch(wanted, wait):  # a broker that has nothing waits; if this one does not, we do
-                    await asyncio.sleep(until - asyncio.get_running_loop().time())
+                if not await self._fetch(wanted, wait):
+                    # A broker that has nothing waits; if this one does not, we do. But not for as long: it answers at
+                    # once while any position is beyond what it may show, and others have live records.
+                    await asyncio.sleep(min(RETRY, until - asyncio.get_running_loop().time()))
                 backoff.reset()
             except Unsupported:
                 self._hand_over(wanted, "source_too_old")

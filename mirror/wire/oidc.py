@@ -147,8 +147,12 @@ class Oidc:
             raise (Unavailable if passes else WireError)(f"the token server answers with {error.code}") from error
         except OSError as error:
             raise Unavailable(f"the token server does not answer: {error}") from error
+        except http.client.IncompleteRead as error:
+            raise Unavailable("the token server breaks off its answer") from error
         except (http.client.HTTPException, ValueError) as error:  # their texts have what the server sent, or the URL
             raise WireError(f"the token server's URL or answer can't be used ({type(error).__name__})") from None
+        if time.monotonic() - asked_at >= ANSWERED_WITHIN:  # what has come until then is no whole answer
+            raise Unavailable("the token server does not answer: timed out")
         value, life = _decoded(body)
         return Token(value, asked_at + RENEWED_AFTER * life, self._extensions, asked_at + life)
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from mirror.errors import PartitionError
-from mirror.groups.copy_counter import OPEN, CopyCounter
+from mirror.groups.copy_counter import OPEN, CopyCounter, Wait
 from mirror.groups.record_counter import Found
 from mirror.groups.translation import Count
 from mirror.model import MapEnd, Partition, Position
@@ -98,3 +98,12 @@ def test_what_a_transaction_of_others_hides_is_asked_once() -> None:
         with pytest.raises(PartitionError, match=OPEN):
             counter.count(REMOTE, AT, PLACED)
     assert world.reads == 1
+
+
+def test_nobody_waits_when_the_time_is_over_but_a_position_that_moves_on_is_looked_at_once_more() -> None:
+    assert Wait(0).is_over(stands=True)
+    moving = Wait(0)
+    assert not moving.is_over(stands=False) and moving.is_over(stands=False)
+    patient = Wait(60)
+    assert not patient.is_over(stands=True) and not patient.is_over(stands=False)
+    assert patient.seconds > 0

@@ -45,7 +45,7 @@ class Client:
         ((Listed(0, {"a": "share"}), Listed(0, {"b": "streams"})), {"a": "share", "b": "streams"}),
         ((Listed(0, {"a": "share", "c": "consumer", "d": ""}), Unavailable("away")), {"a": "share"}),
         ((Unsupported("before Kafka 3.8"), Listed(15, {})), {}),
-        ((Listed(0, {"a": "share"}), None), {}),
+        ((Listed(0, {"a": "share"}), None), {"a": "share"}),
     ],
 )
 def test_what_the_brokers_say(

@@ -540,3 +540,10 @@ def test_of_a_map_whose_begin_was_cleaned_nothing_is_guessed() -> None:
     read = PartitionMap()
     read.add(Entry(20, 15, (3,), follows=None))
     assert to_downstream(read, 5, End(23, MapEnd(15)), whole=True) is Unknown.BEFORE_THE_MAP
+
+
+def test_a_position_that_was_set_back_before_the_map_stands_for_the_end_of_all_copies() -> None:
+    read = PartitionMap()
+    read.add(Entry(100, 0, (10,), follows=MapEnd()))
+    found = to_downstream(read, 0, End(0, MapEnd(0, 9, placed=4, place=15)))
+    assert isinstance(found, Count) and (found.begin, found.end) == (15, None), "five records are there or after it"

@@ -11,7 +11,7 @@ import pytest
 
 from mirror.errors import PartitionError, WireError
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.source.broker_fetches import WAIT
+from mirror.source.broker_fetches import RETRY
 from mirror.target import batch_take_over, coordination
 from mirror.target.batch_take_over import Owner, take_over
 from mirror.target.loading import Tokens
@@ -117,7 +117,7 @@ def test_a_slow_broker_has_few_requests_at_once() -> None:
     assert loopback.accepted == loopback.most_open <= MOST
     assert loopback.most_pending <= MOST, "it reads one request of a connection after the other"
     assert len(loopback.asked) <= MOST * (FOR / loopback.delay + 2)
-    assert loopback.asked.count("Fetch") <= FOR / WAIT + 2, "also if it does not wait for records"
+    assert loopback.asked.count("Fetch") <= FOR / (loopback.delay + RETRY) + 2, "also if it does not wait for records"
 
 
 @pytest.mark.usefixtures("hurried")
