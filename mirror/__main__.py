@@ -2,8 +2,7 @@
 
 import sys
 
-# As an application, the file's own folder comes first, and each module of ours would hide one of the same name.
-if not __package__ and not sys.flags.safe_path:
+if not __package__:  # the file's own folder comes first then, and each module of ours would hide one of the same name
     del sys.path[0]
 
 from mirror.cli import main

@@ -36,8 +36,6 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
     Example: mirror run -c mirror.yaml
     Example: mirror run -c mirror.yaml --standby --standby-after 60
     """
-    if standby and "PYSPARK_GATEWAY_PORT" in os.environ:
-        raise click.UsageError("--standby does not go with spark-submit, whose JVM would run while mirror waits")
     hangups = Hangups()
     hangups.listen()  # first: what follows takes a second
     configuration = Configuration(paths)

@@ -67,7 +67,7 @@ class OwnJvm:
         home = home or spark_home(directory)
         os.environ["SPARK_HOME"] = str(home.path)
         os.environ[DRIVER_PYTHON] = "none"
-        if security.is_local(conf[MASTER]):  # see security.pages_are_exposed
+        if security.is_local(conf[MASTER]):  # only this variable decides where Spark's own pages listen
             os.environ["SPARK_LOCAL_IP"] = conf[security.BIND]
         options = f"{java_options(home)} -Djava.io.tmpdir={directory}"
         start = {"spark.driver.memory": DRIVER_MEMORY, "spark.driver.extraJavaOptions": options}

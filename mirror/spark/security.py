@@ -83,15 +83,6 @@ def warnings(master: str, conf: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-PAGES = "spark.ui.enabled"
-
-
-def pages_are_exposed(conf: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """True if Spark's pages of a local master would listen on the network. Only $SPARK_LOCAL_IP decides that."""
-    shown = conf.get(PAGES, "true").lower() == "true"
-    return shown and is_local(conf["spark.master"]) and not environment.get("SPARK_LOCAL_IP")
-
-
 def _is_off(conf: Mapping[str, str]) -> bool:
     return conf.get(AUTHENTICATE, "true").lower() == "false"
 

@@ -137,9 +137,6 @@ class SparkDriver:
         conf = driver_conf(settings, submitted, len(flows), task_failures, self._directory.path)
         for line in security.warnings(conf[MASTER], conf):
             _logger.warning(line)
-        if submit and security.pages_are_exposed(conf, os.environ):
-            _logger.warning("Spark's pages are off: they would listen on the network; set SPARK_LOCAL_IP=127.0.0.1")
-            conf[security.PAGES] = "false"
         # Executors get it, too: as a rule they run the driver's image.
         python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
         os.environ["PYSPARK_PYTHON"] = python

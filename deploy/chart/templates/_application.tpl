@@ -15,9 +15,7 @@ applicationTolerations:
     maxRestartAttempts: {{ int .Values.sparkApplication.restart.maxAttempts }}
     restartBackoffMillis: {{ mul .Values.sparkApplication.restart.backoffSeconds 1000 }}
   # 0: never. A driver that is not ready waits for a cluster or a person, and a restart would not bring either.
-  # The operator deletes a driver without any grace if its state has not changed for as long as the second one: a
-  # hundred years, so that it drains.
-  applicationTimeoutConfig: {driverReadyTimeoutMillis: 0, forceTerminationGracePeriodMillis: 3153600000000}
+  applicationTimeoutConfig: {driverReadyTimeoutMillis: 0}
 {{- end }}
 
 {{- define "mirror.applicationConf" -}}

@@ -315,8 +315,7 @@ def test_the_operator_starts_the_driver_again_but_not_because_a_cluster_is_away(
     assert tolerations(APPLICATION)["restartConfig"] == expected
     default = tolerations(LOCAL, "mode=sparkApplication")["restartConfig"]
     assert default == {"restartPolicy": "Always", "maxRestartAttempts": 1_000_000, "restartBackoffMillis": 10_000}
-    patient = {"driverReadyTimeoutMillis": 0, "forceTerminationGracePeriodMillis": 100 * 365 * 24 * 3600 * 1000}
-    assert tolerations(APPLICATION)["applicationTimeoutConfig"] == patient
+    assert tolerations(APPLICATION)["applicationTimeoutConfig"] == {"driverReadyTimeoutMillis": 0}
 
 
 def test_spark_makes_the_drivers_arguments_and_memory_and_watches_the_right_container() -> None:

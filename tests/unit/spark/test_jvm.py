@@ -9,9 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from mirror.cli import cli
 from mirror.spark import jvm
 from mirror.spark.home import SparkHome
 from mirror.spark.jvm import GATEWAY_PORT, SUBMIT_ARGS, OwnJvm, SubmitJvm
@@ -50,13 +48,6 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Java:
 def test_without_a_spark_submit_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(GATEWAY_PORT, raising=False)
     assert SubmitJvm.there() is None
-
-
-def test_no_standby_waits_in_a_spark_submit(tmp_path: Path) -> None:
-    """Nobody would hand the signals on while it waits."""
-    (tmp_path / "mirror.yaml").touch()
-    ran = CliRunner().invoke(cli, ["run", "-c", str(tmp_path / "mirror.yaml"), "--standby"], env={GATEWAY_PORT: "1"})
-    assert ran.exit_code == 2 and "--standby does not go with spark-submit" in ran.output
 
 
 def test_a_spark_submit_hands_its_signals_on(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,7 @@ import pytest
 
 from mirror.config.load import load
 from mirror.errors import ConfigError
-from mirror.spark.security import (
-    is_local,
-    pages_are_exposed,
-    problems,
-    properties_file,
-    protection,
-    redaction,
-    warnings,
-)
+from mirror.spark.security import is_local, problems, properties_file, protection, redaction, warnings
 from tests.harness.command import mirror
 
 LOCAL = ("local", "local[*]", "local[2]", "local[2, 1000000]")
@@ -93,22 +85,6 @@ def test_a_local_spark_that_listens_on_the_network_is_warned_of(address: str) ->
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.9", "localhost", "::1", "[::1]"])
 def test_loopback_is_not_warned_of(address: str) -> None:
     assert not list(warnings("local", {"spark.driver.bindAddress": address}))
-
-
-@pytest.mark.parametrize(
-    ("conf", "environment", "exposed"),
-    [
-        ({"spark.master": "local[2]"}, {}, True),
-        ({"spark.master": "local[2]", "spark.ui.enabled": "true"}, {"SPARK_LOCAL_IP": ""}, True),
-        ({"spark.master": "local[2]", "spark.ui.enabled": "false"}, {}, False),
-        ({"spark.master": "local[2]", "spark.ui.enabled": "true"}, {"SPARK_LOCAL_IP": "127.0.0.1"}, False),
-        ({"spark.master": "spark://a:7077", "spark.ui.enabled": "true"}, {}, False),
-    ],
-)
-def test_only_an_address_keeps_the_pages_of_a_local_spark_off_the_network(
-    conf: dict[str, str], environment: dict[str, str], exposed: bool
-) -> None:
-    assert pages_are_exposed(conf, environment) == exposed
 
 
 def refused(folder: Path, spark: str, **environ: str) -> str:
