@@ -2,7 +2,9 @@
 
 import sys
 
-if not __package__:  # the file's own folder comes first then, and each module of ours would hide one of the same name
+# The file's own folder comes first on the path then, unless Python was told otherwise. Each module of ours would hide
+# one of the same name.
+if not __package__ and not sys.flags.safe_path:
     del sys.path[0]
 
 from mirror.cli import main

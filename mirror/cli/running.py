@@ -13,8 +13,16 @@ import click
 from mirror import logs
 from mirror.cli.options import CONFIG
 from mirror.config.reload import Configuration
+from mirror.errors import ConfigError
 from mirror.service.reloading import Hangups
+from mirror.spark.submission import is_submitted
 from mirror.timing import TAKE_OVER_AFTER, TAKE_OVER_LEAST
+
+# A JVM that is there before Spark is would end at SIGTERM without the service that waits.
+_NO_STANDBY = (
+    "--standby: not possible as the application of a spark-submit, which could not stop a service that still waits; "
+    "start `mirror run --standby` by itself"
+)
 
 
 @click.command()
@@ -36,6 +44,8 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
     Example: mirror run -c mirror.yaml
     Example: mirror run -c mirror.yaml --standby --standby-after 60
     """
+    if standby and is_submitted(os.environ):
+        raise ConfigError([_NO_STANDBY])
     hangups = Hangups()
     hangups.listen()  # first: what follows takes a second
     configuration = Configuration(paths)
@@ -73,7 +83,7 @@ def executor() -> None:
     from mirror.spark.java import java  # noqa: PLC0415
 
     home = spark_home(Path(tempfile.gettempdir()))
-    _become(pod_command.executor(os.environ, java(), home.path), home.path)
+    _become(pod_command.executor(os.environ, java(), home.path), {**os.environ, "SPARK_HOME": str(home.path)})
 
 
 @click.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -87,13 +97,18 @@ def driver(arguments: tuple[str, ...]) -> None:
     home = spark_home(Path(tempfile.gettempdir()))
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     environment = {
+        **os.environ,
+        "SPARK_HOME": str(home.path),
         JAVA_OPTIONS: f"{java_options(home)} {os.environ.get(JAVA_OPTIONS, '')}",
         "PYSPARK_PYTHON": python,
         DRIVER_PYTHON: "none",
     }
-    _become(pod_command.driver(os.environ, python, arguments, home.path), home.path, environment)
+    # A folder with files that comes first on the class path would keep the JVM from using the archive of classes. Spark
+    # names the one file there that counts in the arguments, too.
+    environment.pop("SPARK_CONF_DIR", None)
+    _become(pod_command.driver(os.environ, python, arguments, home.path), environment)
 
 
-def _become(line: list[str], home: Path, environment: Mapping[str, str] | None = None) -> None:
+def _become(line: list[str], environment: Mapping[str, str]) -> None:
     """Run a command line of Spark's in place of this process, so that Spark's signals reach the JVM."""
-    os.execve(line[0], line, {**os.environ, "SPARK_HOME": str(home), **(environment or {})})
+    os.execve(line[0], line, environment)

@@ -21,6 +21,7 @@ from mirror.config.located_yaml import Location, Problem
 from mirror.config.suspicions import suspicions
 from mirror.errors import ConfigError, FlowError
 from mirror.spark import security
+from mirror.spark.submission import is_submitted
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -45,7 +46,7 @@ def checked(paths: Path | Sequence[Path], environ: Mapping[str, str]) -> tuple[F
     """The merged files, and what they say. Raises ConfigError as `load` does."""
     files = config_files.read([paths] if isinstance(paths, Path) else paths, environ)
     try:
-        found, root = _check(files)
+        found, root = _check(files, environ)
     except FlowError as error:  # a replication policy of the user's own does not answer
         raise ConfigError([str(error)]) from None
     if root is None or found:
@@ -60,7 +61,7 @@ def json_schema() -> dict[str, Any]:
     return model.RootModel.model_json_schema()
 
 
-def _check(files: Files) -> tuple[list[Placed], model.RootModel | None]:
+def _check(files: Files, environ: Mapping[str, str]) -> tuple[list[Placed], model.RootModel | None]:
     found = list(files.problems)
     if not isinstance(files.tree, dict):
         return found, None
@@ -75,7 +76,9 @@ def _check(files: Files) -> tuple[list[Placed], model.RootModel | None]:
         found += (_placed(problem, files) for problem in wrong)
     found += _across(files, context)
     if root is not None:
-        spark = security.problems(root.spark.master, root.spark.conf, spark_references(files))
+        # The master of a spark-submit counts then. Spark itself does not start if it needs a secret and has none.
+        master = "local" if is_submitted(environ) else root.spark.master
+        spark = security.problems(master, root.spark.conf, spark_references(files))
         found += (_placed(Problem((*_SPARK_CONF, key), text), files) for key, text in spark)
     return found, root
 

@@ -20,13 +20,13 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 
 from mirror.spark import security
 from mirror.spark.home import SparkHome, spark_home
+from mirror.spark.submission import is_submitted
 
 MASTER = "spark.master"
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
 JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"  # Java options of a spark-submit that is a driver
 # A JVM of ours runs this one only to look for data sources in installed packages, and skips that if it is missing.
 DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
-GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"  # Spark's PythonRunner sets it for an application
 
 # Warnings that a JVM prints at its start under any options, and Spark before it reads a log configuration.
 NOISE = re.compile(
@@ -68,7 +68,7 @@ class OwnJvm:
         os.environ["SPARK_HOME"] = str(home.path)
         os.environ[DRIVER_PYTHON] = "none"
         if security.is_local(conf[MASTER]):  # only this variable decides where Spark's own pages listen
-            os.environ["SPARK_LOCAL_IP"] = conf[security.BIND]
+            os.environ[security.LOCAL_IP] = conf[security.BIND]
         options = f"{java_options(home)} -Djava.io.tmpdir={directory}"
         start = {"spark.driver.memory": DRIVER_MEMORY, "spark.driver.extraJavaOptions": options}
         self.gateway = self._launch({**start, **conf}, directory / "spark.properties")
@@ -146,7 +146,7 @@ class SubmitJvm:
     @classmethod
     def there(cls) -> SubmitJvm | None:
         """The one that has started this process, if there is one."""
-        return cls() if GATEWAY_PORT in os.environ else None
+        return cls() if is_submitted(os.environ) else None
 
     def conf(self) -> dict[str, str]:
         """What spark-submit was told by its arguments and its properties files."""

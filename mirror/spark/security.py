@@ -16,6 +16,8 @@ LOOPBACK = "127.0.0.1"
 
 AUTHENTICATE, ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 SECRET, BIND = "spark.authenticate.secret", "spark.driver.bindAddress"
+PAGES = "spark.ui.enabled"
+LOCAL_IP = "SPARK_LOCAL_IP"  # the variable of a JVM that decides where its pages listen; without it, everywhere
 
 # With these masters Spark makes a secret and hands it to the executors: SecurityManager.initializeAuth.
 _SPARK_MAKES_A_SECRET = re.compile("yarn|k8s.*")
@@ -81,6 +83,12 @@ def warnings(master: str, conf: Mapping[str, str]) -> Iterator[str]:
             f"{BIND} is {conf[BIND]}: Spark listens on the network, which a local master does not need; "
             "remove it from spark.conf"
         )
+
+
+def has_open_pages(master: str, conf: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """True if a JVM with this environment would show a local Spark's pages on the network, though nobody said where."""
+    shown = conf.get(PAGES, "false").strip().lower() == "true"
+    return shown and is_local(master) and not environment.get(LOCAL_IP)
 
 
 def _is_off(conf: Mapping[str, str]) -> bool:

@@ -36,7 +36,7 @@ TASK_MAX_FAILURES = 1_000_000
 
 CONF: Mapping[str, str] = {
     "spark.app.name": "mirror",
-    "spark.ui.enabled": "false",
+    security.PAGES: "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedTasks": "100",  # of a stage; it is kept without pages too, and failed attempts are told from it
     "spark.excludeOnFailure.enabled": "false",
@@ -89,6 +89,20 @@ def driver_conf(
     return {**own, **security.protection(url, given), **given, **hidden, **FIXED, MASTER: url}
 
 
+def without_open_pages(conf: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """`conf`, but without Spark's pages if a spark-submit with this `environment` would open them to everybody.
+
+    The JVM decides by its environment where they listen. Once it runs, nobody can change that.
+    """
+    if not security.has_open_pages(conf[MASTER], conf, environment):
+        return dict(conf)
+    _logger.warning(
+        f"{security.PAGES} is true, but Spark's pages stay off: they would listen on the network, which a local master "
+        f"does not need; start spark-submit with {security.LOCAL_IP}={security.LOOPBACK} in its environment"
+    )
+    return {**conf, security.PAGES: "false"}
+
+
 def _cores() -> int:
     """The CPU cores that this process may use; in a container they are fewer than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -135,6 +149,8 @@ class SparkDriver:
         submit = SubmitJvm.there()
         submitted = submit.conf() if submit else {}
         conf = driver_conf(settings, submitted, len(flows), task_failures, self._directory.path)
+        if submit:
+            conf = without_open_pages(conf, os.environ)
         for line in security.warnings(conf[MASTER], conf):
             _logger.warning(line)
         # Executors get it, too: as a rule they run the driver's image.

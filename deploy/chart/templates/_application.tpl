@@ -14,8 +14,14 @@ applicationTolerations:
     restartPolicy: {{ .Values.sparkApplication.restart.policy }}
     maxRestartAttempts: {{ int .Values.sparkApplication.restart.maxAttempts }}
     restartBackoffMillis: {{ mul .Values.sparkApplication.restart.backoffSeconds 1000 }}
-  # 0: never. A driver that is not ready waits for a cluster or a person, and a restart would not bring either.
-  applicationTimeoutConfig: {driverReadyTimeoutMillis: 0}
+  applicationTimeoutConfig:
+    # 0: never. A driver that is not ready waits for a cluster or a person, and a restart would not bring either. Nor
+    # would it bring the node that a pod waits for.
+    driverStartTimeoutMillis: 0
+    driverReadyTimeoutMillis: 0
+    # A hundred years. An application whose state has not changed for longer is deleted without a grace period, and its
+    # driver would not drain.
+    forceTerminationGracePeriodMillis: 3153600000000
 {{- end }}
 
 {{- define "mirror.applicationConf" -}}
@@ -31,4 +37,6 @@ spark.kubernetes.driver.limit.cores: {{ . | quote }}
 spark.driver.memory: {{ .Values.sparkApplication.driver.memory }}
 spark.driver.memoryOverhead: {{ .Values.sparkApplication.driver.memoryOverhead }}
 {{ include "mirror.executorConf" . }}
+# Longer than the executor's preStop. Spark does not use the pod template's.
+spark.kubernetes.executor.terminationGracePeriodSeconds: {{ add .Values.terminationGracePeriodSeconds 10 | quote }}
 {{- end }}

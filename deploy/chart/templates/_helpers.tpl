@@ -75,7 +75,10 @@ log: {format: json}
 {{- if eq .Values.mode "local" }}
 spark:
   master: "local[{{ include "mirror.cores" . }}]"
-{{- else if eq .Values.mode "cluster" }}
+{{- else if eq .Values.mode "sparkApplication" }}
+spark:
+  master: k8s://https://kubernetes.default.svc # for the checks; the operator tells Spark's driver its own
+{{- else }}
 spark:
   master: k8s://https://kubernetes.default.svc
   conf:
@@ -178,6 +181,10 @@ spec:
   containers:
     - name: executor
       image: {{ include "mirror.image" . }}
+      {{- if eq .Values.mode "sparkApplication" }}
+      # The operator has driver and executors deleted at the same time. The executors wait while the driver drains.
+      lifecycle: {preStop: {exec: {command: [sleep, {{ .Values.terminationGracePeriodSeconds | quote }}]}}}
+      {{- end }}
       securityContext: {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
         - {name: tmp, mountPath: /tmp}
@@ -339,7 +346,8 @@ spec:
       {{- end }}
       startupProbe:
         {{- include "mirror.probe" (list . "/livez") | nindent 8 }}
-        {{- toYaml .Values.startupProbe | nindent 8 }}
+        {{- $failures := ternary 150 30 (eq .Values.mode "sparkApplication") }}
+        {{- toYaml (merge (dict) .Values.startupProbe (dict "failureThreshold" $failures)) | nindent 8 }}
       livenessProbe:
         {{- include "mirror.probe" (list . "/livez") | nindent 8 }}
         {{- toYaml .Values.livenessProbe | nindent 8 }}

@@ -245,8 +245,8 @@ def test_mirror_reads_the_configuration_as_the_pod_would(
     (port,) = container["ports"]
     assert settings.http.port == port["containerPort"]
     assert settings.log.format == "json"
-    masters = {CLUSTER: "k8s://https://kubernetes.default.svc", APPLICATION: "local[*]"}  # it has the operator's master
-    assert settings.spark.master == masters.get(values, "local[2]")
+    on_kubernetes = values in (CLUSTER, APPLICATION)
+    assert settings.spark.master == ("k8s://https://kubernetes.default.svc" if on_kubernetes else "local[2]")
     assert service_pod(values)["spec"]["terminationGracePeriodSeconds"] > settings.drain_timeout + SPARK_ENDS
 
 
@@ -303,7 +303,7 @@ def test_an_application_is_what_spark_submit_is_called_with() -> None:
     file = spec["pyFiles"].removeprefix("local://")
     assert f"site-packages/mirror/__main__.py {file}\n" in (ROOT / "Dockerfile").read_text()
     assert f"pyspark=={spec['runtimeVersions']['sparkVersion']} " in (ROOT / "requirements.txt").read_text()
-    assert "spark" not in yaml.safe_load(files(APPLICATION)["chart.yaml"])
+    assert yaml.safe_load(files(APPLICATION)["chart.yaml"])["spark"].keys() == {"master"}, "for the checks alone"
 
 
 def test_the_operator_starts_the_driver_again_but_not_because_a_cluster_is_away() -> None:
@@ -315,7 +315,31 @@ def test_the_operator_starts_the_driver_again_but_not_because_a_cluster_is_away(
     assert tolerations(APPLICATION)["restartConfig"] == expected
     default = tolerations(LOCAL, "mode=sparkApplication")["restartConfig"]
     assert default == {"restartPolicy": "Always", "maxRestartAttempts": 1_000_000, "restartBackoffMillis": 10_000}
-    assert tolerations(APPLICATION)["applicationTimeoutConfig"] == {"driverReadyTimeoutMillis": 0}
+    timeouts = tolerations(APPLICATION)["applicationTimeoutConfig"]
+    assert (timeouts["driverStartTimeoutMillis"], timeouts["driverReadyTimeoutMillis"]) == (0, 0)
+
+
+def test_an_application_that_is_deleted_drains() -> None:
+    """The operator kills a driver whose state is old, and has the executors deleted together with the driver."""
+    timeouts = service_spec(APPLICATION)["applicationTolerations"]["applicationTimeoutConfig"]
+    assert timeouts["forceTerminationGracePeriodMillis"] == 100 * 365 * 86_400_000
+    for settings, seconds in (((), 30), (("terminationGracePeriodSeconds=90",), 90)):
+        spec = service_spec(APPLICATION, *settings)
+        assert service_pod(APPLICATION, *settings)["spec"]["terminationGracePeriodSeconds"] == seconds
+        (container,) = spec["executorSpec"]["podTemplateSpec"]["spec"]["containers"]
+        assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", str(seconds)]
+        # Spark overwrites what the pod template says.
+        assert int(spec["sparkConf"]["spark.kubernetes.executor.terminationGracePeriodSeconds"]) > seconds
+    assert "lifecycle" not in executor_pod(CLUSTER)["spec"]["containers"][0], "they go after the driver"
+
+
+def test_an_application_has_time_to_start() -> None:
+    def patience(values: Path, *settings: str) -> int:
+        probe = service_pod(values, *settings)["spec"]["containers"][0]["startupProbe"]
+        return int(probe["periodSeconds"] * probe["failureThreshold"])
+
+    assert (patience(LOCAL), patience(CLUSTER), patience(APPLICATION)) == (60, 60, 300)
+    assert patience(APPLICATION, "startupProbe.failureThreshold=7") == 14
 
 
 def test_spark_makes_the_drivers_arguments_and_memory_and_watches_the_right_container() -> None:

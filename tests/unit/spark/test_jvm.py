@@ -12,7 +12,8 @@ import pytest
 
 from mirror.spark import jvm
 from mirror.spark.home import SparkHome
-from mirror.spark.jvm import GATEWAY_PORT, SUBMIT_ARGS, OwnJvm, SubmitJvm
+from mirror.spark.jvm import SUBMIT_ARGS, OwnJvm, SubmitJvm
+from mirror.spark.submission import GATEWAY_PORT
 
 PID = 5_000_000  # of no process: above the largest that Linux gives
 

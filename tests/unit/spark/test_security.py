@@ -167,3 +167,15 @@ def test_a_properties_file_has_a_line_for_each_and_nothing_that_java_takes_for_a
     assert properties_file({"spark.a b": "=\n", "spark.c": "\U0001f600"}) == (
         "spark.a\\u0020b=\\u003d\\u000a\nspark.c=\\ud83d\\ude00\n"
     )
+
+
+def test_a_master_that_does_not_count_is_not_judged(tmp_path: Path) -> None:
+    """The application of a spark-submit gets spark-submit's master; what holds for every master still holds."""
+    file, submitted = tmp_path / "mirror.yaml", {"PYSPARK_GATEWAY_PORT": "1"}
+    file.write_text(FILE + "  master: spark://host:7077\n")
+    with pytest.raises(ConfigError, match=r"spark\.authenticate\.secret: required"):
+        load(file, {})
+    assert load(file, submitted).spark.master == "spark://host:7077"
+    file.write_text(FILE + "  conf: {spark.authenticate: maybe}\n")
+    with pytest.raises(ConfigError, match="must be true or false"):
+        load(file, submitted)

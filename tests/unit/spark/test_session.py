@@ -10,7 +10,7 @@ import pytest
 
 from mirror.service_settings import Spark
 from mirror.spark.security import AUTHENTICATE, BIND, ENCRYPT, REDACTION
-from mirror.spark.session import TASK_MAX_FAILURES, driver_conf, master
+from mirror.spark.session import TASK_MAX_FAILURES, driver_conf, master, without_open_pages
 
 SLOW_EVENTS = "spark.scheduler.listenerbus.logSlowEvent"
 CORES = os.cpu_count() or 1
@@ -61,6 +61,18 @@ def test_spark_submits_master_counts_and_is_protected() -> None:
     assert (cluster["spark.master"], cluster[BIND], cluster[ENCRYPT]) == ("k8s://https://a:6443", "10.0.0.1", "true")
     assert "spark.local.dir" not in cluster
     assert told(Spark("yarn", {}, frozenset()), {})["spark.master"] == "yarn"
+
+
+def test_the_pages_of_a_submitted_local_spark_are_not_on_the_network(caplog: pytest.LogCaptureFixture) -> None:
+    shown = {"spark.master": "local[2]", "spark.ui.enabled": "TRUE"}
+    for environment in ({}, {"SPARK_LOCAL_IP": ""}):
+        assert without_open_pages(shown, environment) == {**shown, "spark.ui.enabled": "false"}
+        assert "start spark-submit with SPARK_LOCAL_IP=127.0.0.1" in caplog.text
+        caplog.clear()
+    for conf in (shown, {**shown, "spark.ui.enabled": "false"}, {**shown, "spark.master": "yarn"}):
+        environment = {"SPARK_LOCAL_IP": "10.0.0.1"} if conf is shown else {}  # where somebody wants them
+        assert without_open_pages(conf, environment) == conf
+    assert not caplog.text
 
 
 def test_what_spark_submit_hides_stays_hidden() -> None:
