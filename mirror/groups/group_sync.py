@@ -15,8 +15,9 @@ from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import Choice, Outcome, choose, is_due
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import Translation, Translator
+from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import INTERNAL, ReplicationPolicy, groups_match_nothing, matcher, warning

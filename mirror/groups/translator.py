@@ -15,6 +15,7 @@ from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.record_counter import RecordCounter
 from mirror.groups.remote_names import RemoteNames
+from mirror.groups.translated import Translation
 from mirror.groups.translation import (
     Count,
     End,
@@ -40,34 +41,10 @@ OF_SOURCE = (
     "exact for the source's records, and says nothing about those that are written on the target (active_active)"
 )
 PATIENCE = 2.0  # seconds to wait for the end of a transaction in one remote partition
+PATIENCE_IN_ALL = 5.0  # seconds for all of them between two refreshes: there may be thousands
 RETRY = 0.05
 RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """An offset on one side, and its translation. If that is not known, it is None, and `reason` says why.
-
-    With `active_active` a translation that is known has a reason, too: it says what the translation does not cover.
-    """
-
-    partition: Partition  # of the source
-    remote: str
-    offset: int
-    translated: int | None
-    reason: str = ""
-
-    def as_dict(self) -> dict[str, object]:
-        """The translation as it is printed with --json."""
-        return {
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "remote": self.remote,
-            "offset": self.offset,
-            "translated": self.translated,
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +69,8 @@ class Translator:
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._counter = CopyCounter(RecordCounter(flow), self._target, self._positions)
         self._seen: dict[Partition, Seen] = {}
-        self._undecided: set[Partition] = set()  # since the last refresh: those for which nobody waits again
+        self._patience = PATIENCE_IN_ALL  # what is left of it since the last refresh
+        self._given_up: set[tuple[Partition, Count]] = set()  # since then: those for which nobody waits again
 
     def close(self) -> None:
         """End the clients."""
@@ -106,7 +84,8 @@ class Translator:
         Raises ClusterAway, PartitionError, or FlowError if the plan can't be read or nothing names a remote topic.
         """
         self._counter.forget()
-        self._undecided.clear()
+        self._patience = PATIENCE_IN_ALL
+        self._given_up.clear()
         self._names.refresh()
         remotes = {partition: self._at(partition) for partition in partitions}
         positions = self._positions.hints(remotes.values(), set())
@@ -237,32 +216,42 @@ class Translator:
     ) -> int | str:
         """Look in the map, and count if need be. If that can't be told yet, look again in what was copied since.
 
-        Raises ClusterAway, PartitionError.
+        It looks a second time even if no patience is left. Raises ClusterAway, PartitionError.
         """
-        began, deadline = position, time.monotonic() + (0 if partition in self._undecided else PATIENCE)
+        first, deadline = position, time.monotonic() + PATIENCE
         while True:
-            found = look(self.entries(partition, position), End(position.offset, position.map_end))
-            if isinstance(found, Count):
+            began = time.monotonic()
+            found = asked = look(self.entries(partition, position), End(position.offset, position.map_end))
+            given_up = isinstance(asked, Count) and (partition, asked) in self._given_up
+            if isinstance(asked, Count):
                 if reason := self._no_count(self._seen[partition]):
                     return reason
-                records = self._counter.count(self._at(partition), position, found)
-                found = found if records is None else counted(found, *records)
-            if isinstance(found, Count) or (found is Unknown.HIDDEN and position is not began):
-                position = self._renewed(partition, position, deadline)
-            else:
+                records = None if given_up else self._counter.count(self._at(partition), position, asked)
+                found = asked if records is None else counted(asked, *records)
+            if not isinstance(found, Count) and (found is not Unknown.HIDDEN or position is first):
                 return found if isinstance(found, int) else found.value
+            is_over = began > deadline or self._patience <= 0
+            now = position if is_over and position is not first else self._renewed(partition, position)
+            if now == position:
+                if is_over or given_up:
+                    return self._unknown(partition, found)
+                time.sleep(RETRY)
+            position = now
+            self._patience -= time.monotonic() - began
 
-    def _renewed(self, partition: Partition, before: Position, deadline: float) -> Position:
+    def _unknown(self, partition: Partition, found: Count | Unknown) -> str:
+        """Why it is not known, after all patience."""
+        if isinstance(found, Unknown):
+            return found.value
+        self._given_up.add((partition, found))
+        return f"not known now: {OPEN} {self._at(partition)}"
+
+    def _renewed(self, partition: Partition, before: Position) -> Position:
         """The position as it is now, in the same topics, and the map up to it. Raises ClusterAway, PartitionError."""
         remote = self._at(partition)
-        if time.monotonic() > deadline:
-            self._undecided.add(partition)
-            raise PartitionError(f"{OPEN} {remote}")
         now = self._positions.hints([remote]).get(remote)
         if now is None or (now.topic_id, now.remote_id) != (before.topic_id, before.remote_id):
             raise PartitionError(f"the position of {remote} has changed")
-        if now.map_end == before.map_end:
-            time.sleep(RETRY)
         entries = self.entries(partition, now)
         if now.map_end is not None and len(entries) and entries[-1].downstream < now.map_end.entry:
             self._map.read([partition])

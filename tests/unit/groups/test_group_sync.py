@@ -6,8 +6,8 @@ import pytest
 
 from mirror.groups.group_choice import Outcome, choose, is_due
 from mirror.groups.group_offsets import Committed
+from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import Translation
 from mirror.model import Partition
 
 PARTITION = Partition("orders", 0)
