@@ -24,6 +24,7 @@ class Unknown(Enum):
     NOT_EXACT = "not exact: the target does not have just the records that were copied"
     INCOMPLETE = "not exact: the offset map has a gap there"
     HIDDEN = "not known now: the end of the offset map can't be read while a transaction is open"
+    MOVED = "not known now: mirror copies on, and what follows may be copied already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def _after_last(entry: Entry, upstream: int, end: End) -> int | Count | Unknown 
 def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count | Unknown:
     """The upstream offset of the record at `downstream`. If that was not copied, the offset of the next copied record.
 
-    If the answer is a Count, the caller counts and asks `counted_upstream`.
+    If the answer is a Count, the caller counts and asks `counted_upstream`. If it is the position, nothing follows as
+    far as the position knows: it is right only if nothing was copied after that.
     """
     at = entries.at_downstream(downstream)
     if at < 0:

@@ -123,9 +123,14 @@ class Translator:
 
     def to_upstream(self, partition: Partition, downstream: int) -> Translation:
         """Where a consumer that would read `downstream` next on the target has to begin on the source."""
+
+        def look(entries: PartitionMap, end: End) -> int | Count | Unknown:
+            found = to_upstream(entries, downstream, end)
+            return Unknown.MOVED if found == end.upstream and not self.unmoved([partition]) else found
+
         found = self._translated(
             partition,
-            lambda entries, end: to_upstream(entries, downstream, end),
+            look,
             lambda count, records, start: counted_upstream(count, downstream, records, start),
         )
         end = self._seen[partition].log_end
@@ -228,7 +233,8 @@ class Translator:
                     return reason
                 records = None if given_up else self._counter.count(self._at(partition), position, asked)
                 found = asked if records is None else counted(asked, *records)
-            if not isinstance(found, Count) and (found is not Unknown.HIDDEN or position is first):
+            waits = isinstance(found, Count) or found is Unknown.MOVED
+            if not (waits or (found is Unknown.HIDDEN and position is not first)):
                 return found if isinstance(found, int) else found.value
             is_over = began > deadline or self._patience <= 0
             now = position if is_over and position is not first else self._renewed(partition, position)

@@ -10,7 +10,7 @@ import pytest
 
 from mirror.groups import translator as module
 from mirror.groups.partition_map import PartitionMap
-from mirror.groups.translation import Count
+from mirror.groups.translation import Count, Unknown
 from mirror.groups.translator import PATIENCE, PATIENCE_IN_ALL, Translator
 from mirror.model import MapEnd, Partition, Position
 from mirror.target.offset_map import Copied, Entry
@@ -34,6 +34,7 @@ class World:
     now: float = 0.0
     counts: list[Count] = field(default_factory=list)
     looks: int = 0
+    loaded: Position | None = None  # if it is another one: the position's own partition may lag behind the records
     maps: dict[Copied, PartitionMap] = field(default_factory=dict)
 
     def translator(self, monkeypatch: pytest.MonkeyPatch) -> Translator:
@@ -77,7 +78,7 @@ class World:
         return dict.fromkeys(remotes, now)
 
     def load_all(self, remotes: Iterable[Partition]) -> Mapping[Partition, Position]:
-        return dict.fromkeys(remotes, self.positions[0])
+        return dict.fromkeys(remotes, self.loaded or self.positions[0])
 
     def end(self, *_: object) -> int:
         return self.high
@@ -152,3 +153,24 @@ def test_without_any_patience_left_one_more_look_is_allowed(monkeypatch: pytest.
         translator.to_downstream(each, 14)
     world.positions = [PLACED]
     assert translator.to_downstream(HERE, 14).translated == 16
+
+
+BEFORE = replace(TAIL, offset=14, map_end=MapEnd(0, 4, 4, 15))
+AFTER = replace(TAIL, map_end=MapEnd(0, 5, 5, 17))
+
+
+def test_after_the_last_copy_the_position_is_the_answer_only_while_nothing_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    translator = World([BEFORE]).translator(monkeypatch)
+    assert translator.to_upstream(HERE, 15).translated == translator.to_upstream(HERE, 17).translated == 14
+    translator = World([BEFORE, AFTER]).translator(monkeypatch)
+    assert translator.to_upstream(HERE, 17).translated == 15
+    translator = World([BEFORE, AFTER]).translator(monkeypatch)
+    assert translator.to_upstream(HERE, 15).translated == 14
+
+
+def test_a_record_may_be_seen_before_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([BEFORE], loaded=AFTER)
+    found = world.translator(monkeypatch).to_upstream(HERE, 17)
+    assert (found.translated, found.reason) == (None, Unknown.MOVED.value)
