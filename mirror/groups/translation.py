@@ -161,12 +161,15 @@ def _closed(entry: Entry, after: Entry) -> Count | Unknown:
 
 
 def _downstream_after(entry: Entry, upstream: int, end: End) -> int | Count | Unknown:
-    """The translation of an upstream offset after the last entry."""
+    """The translation of an upstream offset after the last entry, or of a position that was reset to before the map."""
     parts, at = _after(entry, end), end.map_end
-    if at is not None and at.placed == at.records > 0 and upstream == end.upstream:
-        return at.place  # nothing has to be counted, whoever has written before
-    found = next((part for part in parts if upstream < part.after), parts[-1] if parts else None)
-    return entry.downstream_end if found is None else _bounded(found)
+    if at is None or not parts:
+        return entry.downstream_end
+    if entry.upstream_end <= upstream < entry.upstream_end + at.records:
+        return _bounded(next((part for part in parts if upstream < part.after), parts[-1]))
+    # It is none of the records that were copied after the entry, so what a group reads next comes after all of them.
+    # If their end is known, nothing has to be counted, whoever has written before.
+    return at.place if at.placed == at.records else _bounded(parts[-1])
 
 
 def _upstream_after(entry: Entry, downstream: int, end: End) -> int | Count | Unknown:
