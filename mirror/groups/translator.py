@@ -43,6 +43,7 @@ OF_SOURCE = (
 PATIENCE = 2.0  # seconds to wait for the end of a transaction in one remote partition
 PATIENCE_IN_ALL = 5.0  # seconds for all of them between two refreshes: there may be thousands
 RETRY = 0.05
+CUT_OFF = "not known now: the remote log ends before that, so it has lost its newest records"
 RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
@@ -111,15 +112,14 @@ class Translator:
             lambda entries, end: to_downstream(entries, upstream, end, self._is_whole(partition)),
             lambda count, records, start: counted_downstream(count, upstream, records, start),
         )
-        start = self._seen[partition].log_start
         if found == RECREATED:
             return self._translation(partition, upstream, found)
         if not isinstance(found, int):
             untouched = self._untouched(partition, upstream)
             found = found if untouched is None else untouched
-        if isinstance(found, int) and (start is None or found < start):
-            found = NO_START if start is None else Unknown.BEFORE_THE_MAP.value
-        return self._translation(partition, upstream, found)
+        return self._translation(
+            partition, upstream, self._in_log(partition, found) if isinstance(found, int) else found
+        )
 
     def to_upstream(self, partition: Partition, downstream: int) -> Translation:
         """Where a consumer that would read `downstream` next on the target has to begin on the source."""
@@ -192,6 +192,19 @@ class Translator:
             return 0 if upstream == 0 else None
         all_left_out = seen.position.map_end == MapEnd() and upstream <= seen.position.offset
         return 0 if all_left_out and self._is_whole(partition) else None
+
+    def _in_log(self, partition: Partition, found: int) -> int | str:
+        """The offset if it is in the remote log or at its end, which an unclean election may have cut; else why not."""
+        seen = self._seen[partition]
+        if seen.log_start is None or found < seen.log_start:
+            return NO_START if seen.log_start is None else Unknown.BEFORE_THE_MAP.value
+        if seen.log_end is not None and found <= seen.log_end:
+            return found
+        # The last stable offset may be before it. The log's end, too, if more was copied since it was read.
+        try:
+            return found if found <= self._positions.end(*self._at(partition)) else CUT_OFF
+        except (ClusterAway, PartitionError) as error:
+            return f"not known now: {error}"
 
     def _translated(
         self,

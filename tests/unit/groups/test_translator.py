@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from mirror.errors import PartitionError
 from mirror.groups import translator as module
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.translation import Count, Unknown
-from mirror.groups.translator import PATIENCE, PATIENCE_IN_ALL, Translator
+from mirror.groups.translator import CUT_OFF, PATIENCE, PATIENCE_IN_ALL, Translator
 from mirror.model import MapEnd, Partition, Position
 from mirror.target.offset_map import Copied, Entry
 from tests.unit.test_naming import flow
@@ -174,3 +175,32 @@ def test_a_record_may_be_seen_before_its_position(monkeypatch: pytest.MonkeyPatc
     world = World([BEFORE], loaded=AFTER)
     found = world.translator(monkeypatch).to_upstream(HERE, 17)
     assert (found.translated, found.reason) == (None, Unknown.MOVED.value)
+
+
+@pytest.mark.parametrize(
+    ("log_end", "high", "translated", "reason"),
+    [
+        (17, 17, 17, ""),
+        (11, 18, 17, ""),  # a transaction is open there
+        (11, 17, 17, ""),
+        (11, 16, None, CUT_OFF),
+        (16, 16, None, CUT_OFF),
+    ],
+)
+def test_no_offset_is_after_the_end_of_the_remote_log(
+    monkeypatch: pytest.MonkeyPatch, log_end: int, high: int, translated: int | None, reason: str
+) -> None:
+    """An unclean election cuts off records, and the position still says where they are."""
+    found = World([AFTER], log_end=log_end, high=high).translator(monkeypatch).to_downstream(HERE, 15)
+    assert (found.translated, found.reason) == (translated, reason)
+
+
+def test_without_the_end_of_the_remote_log_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([AFTER], log_end=11)
+    monkeypatch.setattr(World, "end", refused)
+    found = world.translator(monkeypatch).to_downstream(HERE, 15)
+    assert (found.translated, found.reason) == (None, "not known now: no leader")
+
+
+def refused(*_: object) -> int:
+    raise PartitionError("no leader")
