@@ -246,9 +246,11 @@ class Translator:
                     return reason
                 records = None if given_up else self._counter.count(self._at(partition), position, asked)
                 found = asked if records is None else counted(asked, *records)
-            waits = isinstance(found, Count) or found is Unknown.MOVED
-            if not (waits or (found is Unknown.HIDDEN and position is not first)):
-                return found if isinstance(found, int) else found.value
+            if isinstance(found, int):
+                return found
+            is_hidden = found is Unknown.HIDDEN and position is not first
+            if isinstance(found, Unknown) and not (found is Unknown.MOVED or is_hidden):
+                return found.value
             is_over = began > deadline or self._patience <= 0
             now = position if is_over and position is not first else self._renewed(partition, position)
             if now == position:

@@ -15,6 +15,7 @@ from mirror.groups.translation import Count, Unknown
 from mirror.groups.translator import CUT_OFF, PATIENCE, PATIENCE_IN_ALL, Translator
 from mirror.model import MapEnd, Partition, Position
 from mirror.target.offset_map import Copied, Entry
+from mirror.target.timestamps import CLEANUP
 from tests.unit.test_naming import flow
 
 # Upstream 0 to 9 are at 0 to 9 and have an entry. A marker follows, then 10 to 13 and a marker, and 14 in the tail.
@@ -89,7 +90,7 @@ class World:
 
     def topic_configs(self, names: Iterable[str], own: bool) -> Any:
         assert not own
-        return {name: {module.CLEANUP: "delete"} for name in names}, {}
+        return {name: {CLEANUP: "delete"} for name in names}, {}
 
     def ids_now(self, names: Iterable[str]) -> Any:
         return dict.fromkeys(names, "id"), {}
