@@ -248,8 +248,8 @@ class Translator:
                 found = asked if records is None else counted(asked, *records)
             if isinstance(found, int):
                 return found
-            is_hidden = found is Unknown.HIDDEN and position is not first
-            if isinstance(found, Unknown) and not (found is Unknown.MOVED or is_hidden):
+            passes = found is Unknown.MOVED or (found is Unknown.HIDDEN and position is not first)
+            if isinstance(found, Unknown) and not passes:
                 return found.value
             is_over = began > deadline or self._patience <= 0
             now = position if is_over and position is not first else self._renewed(partition, position)
