@@ -12,7 +12,6 @@ from mirror.model import Partition, Position
 from mirror.target.position_reader import PositionReader
 
 Counted = tuple[list[int], int]  # downstream offsets, and the start of the remote log after the counting
-OPEN = "which records are copies can't be told while a transaction is open in"
 
 
 class CopyCounter:
@@ -36,8 +35,8 @@ class CopyCounter:
     def count(self, remote: Partition, position: Position, count: Count) -> Counted | None:
         """The offsets of the records that have to be counted. None if it can't be told now which records are copies.
 
-        `position` says what is copied. Nobody waits a second time for a partition that does not answer. Raises
-        ClusterAway, PartitionError.
+        The reason is a transaction that is open, or that more was copied meanwhile. `position` says what is copied.
+        Nobody waits a second time for a partition that does not answer. Raises ClusterAway, PartitionError.
         """
         found = self._known.get((remote, count))
         if found is None:
@@ -68,7 +67,7 @@ class CopyCounter:
             if may_be_ours and self._high_watermark(remote) != found.reached:
                 return None
         elif may_be_ours and found.reached < count.end:
-            raise PartitionError(f"{OPEN} {remote}")
+            return None
         start = self._target.offsets({remote: OffsetSpec.earliest()}).get(remote)
         if start is None:
             raise PartitionError("the target does not give the start of the remote log")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.groups.copy_counter import OPEN, CopyCounter
+from mirror.groups.copy_counter import CopyCounter
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.record_counter import RecordCounter
@@ -43,6 +43,7 @@ OF_SOURCE = (
 PATIENCE = 2.0  # seconds to wait for the end of a transaction in one remote partition
 PATIENCE_IN_ALL = 5.0  # seconds for all of them between two refreshes: there may be thousands
 RETRY = 0.05
+OPEN = "not known now: which records are copies can't be told while a transaction is open in"
 CUT_OFF = "not known now: the remote log ends before that, so it has lost its newest records"
 RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
@@ -265,7 +266,7 @@ class Translator:
         if isinstance(found, Unknown):
             return found.value
         self._given_up.add((partition, found))
-        return f"not known now: {OPEN} {self._at(partition)}"
+        return f"{OPEN} {self._at(partition)}"
 
     def _renewed(self, partition: Partition, before: Position) -> Position:
         """The position as it is now, in the same topics, and the map up to it. Raises ClusterAway, PartitionError."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from mirror.errors import PartitionError
-from mirror.groups.copy_counter import OPEN, CopyCounter
+from mirror.groups.copy_counter import CopyCounter
 from mirror.groups.record_counter import Found
 from mirror.groups.translation import Count
 from mirror.model import MapEnd, Partition, Position
@@ -91,10 +91,19 @@ def test_of_the_last_records_it_can_be_asked_again(world: World) -> None:
     assert counter.count(REMOTE, AT, LAST) is not None
 
 
-def test_what_a_transaction_of_others_hides_is_asked_once() -> None:
+def test_what_a_transaction_hides_before_a_known_end_can_be_asked_again() -> None:
     world = World([10, 11], 12)
     counter = world.counter()
+    assert counter.count(REMOTE, AT, PLACED) is None
+    world.reached = 13
+    assert counter.count(REMOTE, AT, PLACED) is not None
+
+
+def test_of_a_partition_that_refuses_it_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([10, 11], 13)
+    monkeypatch.setattr(Admin, "offsets", lambda *_, **__: {})
+    counter = world.counter()
     for _ in range(2):
-        with pytest.raises(PartitionError, match=OPEN):
+        with pytest.raises(PartitionError, match="start"):
             counter.count(REMOTE, AT, PLACED)
     assert world.reads == 1

@@ -31,6 +31,8 @@ class World:
 
     positions: list[Position]  # now and later: each look at them but the last takes one away
     open: bool = True  # a transaction is open, so the last records can't be counted
+    stable: int = 17  # records before it can be counted
+    ends: float = 1e9  # when the open transaction ends
     log_end: int = 17  # the last stable offset
     high: int = 18
     now: float = 0.0
@@ -60,6 +62,7 @@ class World:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+        self.open = self.open and self.now < self.ends
 
     def refresh(self) -> None: ...
 
@@ -98,7 +101,7 @@ class World:
     def count(self, _: Partition, __: Position, count: Count) -> Any:
         self.counts.append(count)
         self.now += 0.1
-        if count.end is None and self.open:
+        if self.open and (count.end is None or count.end > self.stable):
             return None
         return [at for at in RECORDS if count.begin <= at and (count.end is None or at < count.end)], 0
 
@@ -205,3 +208,11 @@ def test_without_the_end_of_the_remote_log_nothing_is_known(monkeypatch: pytest.
 
 def refused(*_: object) -> int:
     raise PartitionError("no leader")
+
+
+@pytest.mark.parametrize("upstream", [12, 14])
+def test_the_end_of_a_short_transaction_is_waited_for(monkeypatch: pytest.MonkeyPatch, upstream: int) -> None:
+    """Whether or not it is known where the records end that have to be counted."""
+    world = World([TAIL], stable=11, ends=1.0)
+    assert world.translator(monkeypatch).to_downstream(HERE, upstream).translated == {12: 13, 14: 16}[upstream]
+    assert 1.0 <= world.now < PATIENCE
