@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from confluent_kafka.admin import OffsetSpec
-
 from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.groups.record_counter import RecordCounter
 from mirror.groups.translation import Count
-from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position
 from mirror.target.position_reader import PositionReader
 
@@ -17,10 +14,9 @@ Counted = tuple[list[int], int]  # downstream offsets, and the start of the remo
 class CopyCounter:
     """Counts, and remembers what was counted until it has to `forget`: several groups often need the same count."""
 
-    def __init__(self, counter: RecordCounter, target: ClusterAdmin, positions: PositionReader) -> None:
+    def __init__(self, counter: RecordCounter, positions: PositionReader) -> None:
         """It closes the `counter`."""
         self._counter = counter
-        self._target = target
         self._positions = positions
         self._known: dict[tuple[Partition, Count], Counted | MirrorError] = {}
 
@@ -59,19 +55,10 @@ class CopyCounter:
         if more is copied meanwhile: the next position says where these copies end.
         """
         found = self._counter.offsets(remote, count.begin, count.end, count.expected + 1)
-        may_be_ours = len(found.offsets) <= count.expected
         if count.end is None:
             now = self._positions.hints([remote]).get(remote)
             if now is None or now.map_end != position.map_end:
                 return None
-            if may_be_ours and self._high_watermark(remote) != found.reached:
-                return None
-        elif may_be_ours and found.reached < count.end:
-            return None
-        start = self._target.offsets({remote: OffsetSpec.earliest()}).get(remote)
-        if start is None:
-            raise PartitionError("the target does not give the start of the remote log")
-        return found.offsets, start
-
-    def _high_watermark(self, remote: Partition) -> int | None:
-        return self._target.offsets({remote: OffsetSpec.latest()}, stable=False).get(remote)
+        start, high = self._positions.bounds(*remote)
+        is_all_seen = found.reached == high if count.end is None else found.reached >= count.end
+        return (found.offsets, start) if is_all_seen or len(found.offsets) > count.expected else None

@@ -69,7 +69,7 @@ class Translator:
         self._source_ids: Mapping[str, str] = {}  # of source topics, as far as they are known
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
-        self._counter = CopyCounter(RecordCounter(flow), self._target, self._positions)
+        self._counter = CopyCounter(RecordCounter(flow), self._positions)
         self._seen: dict[Partition, Seen] = {}
         self._patience = PATIENCE_IN_ALL  # what is left of it since the last refresh
         self._given_up: set[tuple[Partition, Count]] = set()  # since then: those for which nobody waits again
