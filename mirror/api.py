@@ -11,7 +11,7 @@ from __future__ import annotations
 from mirror.commands.translate import of_group, translate
 from mirror.config.load import load
 from mirror.errors import MirrorError
-from mirror.groups.translator import Translation
+from mirror.groups.translated import Translation
 from mirror.model import Partition
 
 __all__ = ["MirrorError", "Partition", "Translation", "load", "of_group", "translate"]

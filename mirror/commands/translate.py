@@ -9,7 +9,8 @@ from mirror.commands.text_table import table
 from mirror.errors import ConfigError
 from mirror.groups.group_offsets import offsets_of
 from mirror.groups.remote_names import RemoteNames
-from mirror.groups.translator import Translation, Translator
+from mirror.groups.translated import Translation
+from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy

@@ -12,8 +12,9 @@ from mirror.control.cluster_plans import ClusterPlans, control_topic
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.newest_plan import newest_plan
 from mirror.groups.group_offsets import is_usable_group
+from mirror.groups.translated import Translation
 from mirror.groups.translation import End, Unknown, is_after_all, read_before
-from mirror.groups.translator import Translation, Translator
+from mirror.groups.translator import Translator
 from mirror.model import Partition
 from mirror.settings import Flow
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirror.groups.group_offsets import Committed
+from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import Translation
 
 HAS_MEMBERS = "the group has members on the target"
 WOULD_GO_BACK = "the target's offset is higher"

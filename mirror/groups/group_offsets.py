@@ -81,12 +81,12 @@ class GroupOffsets:
         if self._client is not None:
             self._runner.run(find(self._client, filter(is_usable_group, groups)))
 
-    def others(self) -> dict[str, str]:
-        """The groups that are no consumer groups, each with the reason why it is not synced.
+    def others(self) -> tuple[dict[str, str], bool]:
+        """The groups that are no consumer groups, each with the reason why it is not synced; and whether these are all.
 
-        Empty if our client can't log in, or if the brokers do not say.
+        If our client can't log in, there are none.
         """
-        return {} if self._client is None else self._runner.run(other_groups(self._client))
+        return ({}, True) if self._client is None else self._runner.run(other_groups(self._client))
 
     def of(self, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
         """The committed offsets of a group, and why those of some partitions are not known.

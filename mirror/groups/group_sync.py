@@ -15,8 +15,9 @@ from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import Choice, Outcome, choose, is_due
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import Translation, Translator
+from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import INTERNAL, ReplicationPolicy, groups_match_nothing, matcher, warning
@@ -127,7 +128,7 @@ class GroupSync:
         self._away = 0
         with closing(GroupOffsets(self._flow.source)) as here:
             here.find(names)
-            others = here.others()
+            others, are_all = here.others()
             for name in names:
                 try:
                     found[name], failed = here.of(name, partitions)
@@ -135,6 +136,8 @@ class GroupSync:
                 except (ClusterAway, PartitionError) as error:
                     self._allow(error)
                     refused[name] = str(error)
+        if not are_all:  # then what was said before still counts
+            others = {name: reason for name, reason in self.left_out.items() if name not in names} | others
         left_out = {name: others[name] for name in taking_part(self._flow, others)}
         for name, reason in {**refused, **left_out}.items():
             if name not in self.refused and name not in self.left_out:

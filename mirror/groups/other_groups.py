@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from mirror.errors import WireError
+from mirror.errors import Unsupported, WireError
 from mirror.wire.cluster import Cluster
 from mirror.wire.groups import list_groups
 
@@ -17,21 +17,27 @@ REASONS: Mapping[str, str] = {
 }
 
 
-async def other_groups(client: Cluster) -> dict[str, str]:
-    """Why groups are not synced, by name, as far as the brokers say it in time."""
+async def other_groups(client: Cluster) -> tuple[dict[str, str], bool]:
+    """Why groups are not synced, by name, as far as the brokers say it in time; and whether all of them did."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
     try:
-        async with asyncio.timeout(TIMEOUT):
-            nodes = await client.brokers()
+        async with asyncio.timeout_at(deadline):
+            nodes = list(await client.brokers())
     except (WireError, TimeoutError):
-        return {}
-    found = await asyncio.gather(*(_types(client, node) for node in nodes))
-    return {name: REASONS[kind] for types in found for name, kind in types.items() if kind in REASONS}
+        return {}, False
+    answers = await asyncio.gather(*(_types(client, node, deadline) for node in nodes))
+    known = [types for types in answers if types is not None]
+    found = {name: REASONS[kind] for types in known for name, kind in types.items() if kind in REASONS}
+    return found, len(known) == len(nodes)
 
 
-async def _types(client: Cluster, node: int) -> Mapping[str, str]:
-    """The types of a broker's groups by name; none if it does not answer in time: others may."""
+async def _types(client: Cluster, node: int, deadline: float) -> Mapping[str, str] | None:
+    """The types of a broker's groups by name. None if it does not say, such as while it still loads them."""
     try:
-        async with asyncio.timeout(TIMEOUT):
-            return (await (await client.connection(node)).ask(list_groups(list(REASONS)))).types
+        async with asyncio.timeout_at(deadline):
+            answer = await (await client.connection(node)).ask(list_groups(list(REASONS)))
+    except Unsupported:
+        return {}  # it is too old for such groups
     except (WireError, TimeoutError):
-        return {}
+        return None
+    return None if answer.error else answer.types

@@ -24,6 +24,7 @@ class Unknown(Enum):
     NOT_EXACT = "not exact: the target does not have just the records that were copied"
     INCOMPLETE = "not exact: the offset map has a gap there"
     HIDDEN = "not known now: the end of the offset map can't be read while a transaction is open"
+    MOVED = "not known now: mirror copies on, and what follows may be copied already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def _after_last(entry: Entry, upstream: int, end: End) -> int | Count | Unknown 
 def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count | Unknown:
     """The upstream offset of the record at `downstream`. If that was not copied, the offset of the next copied record.
 
-    If the answer is a Count, the caller counts and asks `counted_upstream`.
+    If the answer is a Count, the caller counts and asks `counted_upstream`. If it is the position, nothing follows as
+    far as the position knows: it is right only if nothing was copied after that.
     """
     at = entries.at_downstream(downstream)
     if at < 0:
@@ -159,14 +161,15 @@ def _closed(entry: Entry, after: Entry) -> Count | Unknown:
 
 
 def _downstream_after(entry: Entry, upstream: int, end: End) -> int | Count | Unknown:
-    """The translation of an upstream offset after the last entry."""
+    """The translation of an upstream offset after the last entry, or of a position that was reset to before the map."""
     parts, at = _after(entry, end), end.map_end
-    if upstream == end.upstream:
-        if at is not None and at.placed == at.records > 0:
-            return at.place  # nothing has to be counted, whoever has written before
-        parts = parts[-1:]  # also if the position was set back to before them
-    found = next((part for part in parts if upstream < part.after), parts[-1] if parts else None)
-    return entry.downstream_end if found is None else _bounded(found)
+    if at is None or not parts:
+        return entry.downstream_end
+    if entry.upstream_end <= upstream < entry.upstream_end + at.records:
+        return _bounded(next((part for part in parts if upstream < part.after), parts[-1]))
+    # It is none of the records that were copied after the entry, so what a group reads next comes after all of them.
+    # If their end is known, nothing has to be counted, whoever has written before.
+    return at.place if at.placed == at.records else _bounded(parts[-1])
 
 
 def _upstream_after(entry: Entry, downstream: int, end: End) -> int | Count | Unknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -9,11 +10,12 @@ from dataclasses import dataclass, replace
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.groups.copy_counter import OPEN, CopyCounter, Counted, Wait
+from mirror.groups.copy_counter import CopyCounter
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.record_counter import RecordCounter
 from mirror.groups.remote_names import RemoteNames
+from mirror.groups.translated import Translation
 from mirror.groups.translation import (
     Count,
     End,
@@ -38,35 +40,13 @@ SHARED = "not exact: others write to the remote topic, so nothing can be counted
 OF_SOURCE = (
     "exact for the source's records, and says nothing about those that are written on the target (active_active)"
 )
-# Seconds to wait for the end of a transaction in one remote partition, and in all of them between two refreshes.
-PATIENCE, PATIENCE_OF_ALL = 2.0, 10.0
+PATIENCE = 2.0  # seconds to wait for the end of a transaction in one remote partition
+PATIENCE_IN_ALL = 5.0  # seconds for all of them between two refreshes: there may be thousands
+RETRY = 0.05
+OPEN = "not known now: which records are copies can't be told while a transaction is open in"
+CUT_OFF = "not known now: the remote log ends before that, so it has lost its newest records"
 RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """An offset on one side, and its translation. If that is not known, it is None, and `reason` says why.
-
-    With `active_active` a translation that is known has a reason, too: it says what the translation does not cover.
-    """
-
-    partition: Partition  # of the source
-    remote: str
-    offset: int
-    translated: int | None
-    reason: str = ""
-
-    def as_dict(self) -> dict[str, object]:
-        """The translation as it is printed with --json."""
-        return {
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "remote": self.remote,
-            "offset": self.offset,
-            "translated": self.translated,
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +69,10 @@ class Translator:
         self._source_ids: Mapping[str, str] = {}  # of source topics, as far as they are known
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
-        self._counter = CopyCounter(RecordCounter(flow), self._target, self._positions)
+        self._counter = CopyCounter(RecordCounter(flow), self._positions)
         self._seen: dict[Partition, Seen] = {}
-        # Since the last refresh: where nobody waits again, with the position that they had, and how long one may wait.
-        self._undecided: dict[Partition, Position] = {}
-        self._patience = PATIENCE_OF_ALL
+        self._patience = PATIENCE_IN_ALL  # what is left of it since the last refresh
+        self._given_up: set[tuple[Partition, Count]] = set()  # since then: those for which nobody waits again
 
     def close(self) -> None:
         """End the clients."""
@@ -107,8 +86,8 @@ class Translator:
         Raises ClusterAway, PartitionError, or FlowError if the plan can't be read or nothing names a remote topic.
         """
         self._counter.forget()
-        self._undecided.clear()
-        self._patience = PATIENCE_OF_ALL
+        self._patience = PATIENCE_IN_ALL
+        self._given_up.clear()
         self._names.refresh()
         remotes = {partition: self._at(partition) for partition in partitions}
         positions = self._positions.hints(remotes.values(), set())
@@ -134,21 +113,25 @@ class Translator:
             lambda entries, end: to_downstream(entries, upstream, end, self._is_whole(partition)),
             lambda count, records, start: counted_downstream(count, upstream, records, start),
         )
-        start = self._seen[partition].log_start
         if found == RECREATED:
             return self._translation(partition, upstream, found)
         if not isinstance(found, int):
             untouched = self._untouched(partition, upstream)
             found = found if untouched is None else untouched
-        if isinstance(found, int) and (start is None or found < start):
-            found = NO_START if start is None else Unknown.BEFORE_THE_MAP.value
-        return self._translation(partition, upstream, found)
+        return self._translation(
+            partition, upstream, self._in_log(partition, found) if isinstance(found, int) else found
+        )
 
     def to_upstream(self, partition: Partition, downstream: int) -> Translation:
         """Where a consumer that would read `downstream` next on the target has to begin on the source."""
+
+        def look(entries: PartitionMap, end: End) -> int | Count | Unknown:
+            found = to_upstream(entries, downstream, end)
+            return Unknown.MOVED if found == end.upstream and not self.unmoved([partition]) else found
+
         found = self._translated(
             partition,
-            lambda entries, end: to_upstream(entries, downstream, end),
+            look,
             lambda count, records, start: counted_upstream(count, downstream, records, start),
         )
         end = self._seen[partition].log_end
@@ -211,6 +194,19 @@ class Translator:
         all_left_out = seen.position.map_end == MapEnd() and upstream <= seen.position.offset
         return 0 if all_left_out and self._is_whole(partition) else None
 
+    def _in_log(self, partition: Partition, found: int) -> int | str:
+        """The offset if it is in the remote log or at its end, which an unclean election may have cut; else why not."""
+        seen = self._seen[partition]
+        if seen.log_start is None or found < seen.log_start:
+            return NO_START if seen.log_start is None else Unknown.BEFORE_THE_MAP.value
+        if seen.log_end is not None and found <= seen.log_end:
+            return found
+        # The last stable offset may be before it. The log's end, too, if more was copied since it was read.
+        try:
+            return found if found <= self._positions.end(*self._at(partition)) else CUT_OFF
+        except (ClusterAway, PartitionError) as error:
+            return f"not known now: {error}"
+
     def _translated(
         self,
         partition: Partition,
@@ -239,30 +235,38 @@ class Translator:
     ) -> int | str:
         """Look in the map, and count if need be. If that can't be told yet, look again in what was copied since.
 
-        Raises ClusterAway, PartitionError.
+        It looks a second time even if no patience is left. Raises ClusterAway, PartitionError.
         """
-        first, waits = position, Wait(0.0 if partition in self._undecided else min(PATIENCE, self._patience))
+        first, deadline = position, time.monotonic() + PATIENCE
         while True:
-            found = look(self.entries(partition, position), End(position.offset, position.map_end))
-            if isinstance(found, Count):
+            began = time.monotonic()
+            found = asked = look(self.entries(partition, position), End(position.offset, position.map_end))
+            given_up = isinstance(asked, Count) and (partition, asked) in self._given_up
+            if isinstance(asked, Count):
                 if reason := self._no_count(self._seen[partition]):
                     return reason
-                records = self._counted(partition, position, found)
-                found = found if records is None else counted(found, *records)
-            if not isinstance(found, Count) and (found is not Unknown.HIDDEN or position is first):
-                return found if isinstance(found, int) else found.value
-            now = self._renewed(partition, position)
-            if waits.is_over(now.map_end == position.map_end):
-                self._undecided[partition] = now
-                self._patience = max(0.0, self._patience - waits.seconds)
-                raise PartitionError(f"{OPEN} {self._at(partition)}")
+                records = None if given_up else self._counter.count(self._at(partition), position, asked)
+                found = asked if records is None else counted(asked, *records)
+            if isinstance(found, int):
+                return found
+            passes = found is Unknown.MOVED or (found is Unknown.HIDDEN and position is not first)
+            if isinstance(found, Unknown) and not passes:
+                return found.value
+            is_over = began > deadline or self._patience <= 0
+            now = position if is_over and position is not first else self._renewed(partition, position)
+            if now == position:
+                if is_over or given_up:
+                    return self._unknown(partition, found)
+                time.sleep(RETRY)
             position = now
+            self._patience -= time.monotonic() - began
 
-    def _counted(self, partition: Partition, position: Position, count: Count) -> Counted | None:
-        """See CopyCounter.count. What could not be told at this position is not counted again."""
-        if count.end is None and self._undecided.get(partition) == position:
-            return None
-        return self._counter.count(self._at(partition), position, count)
+    def _unknown(self, partition: Partition, found: Count | Unknown) -> str:
+        """Why it is not known, after all patience."""
+        if isinstance(found, Unknown):
+            return found.value
+        self._given_up.add((partition, found))
+        return f"{OPEN} {self._at(partition)}"
 
     def _renewed(self, partition: Partition, before: Position) -> Position:
         """The position as it is now, in the same topics, and the map up to it. Raises ClusterAway, PartitionError."""

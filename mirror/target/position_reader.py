@@ -38,6 +38,11 @@ def from_committed(committed: TopicPartition) -> Position | None:
     return decoded(committed.offset, -1 if epoch is None else epoch, metadata_of(committed))
 
 
+def _both(found: tuple[int, int]) -> tuple[int, int]:
+    low, high = found
+    return int(low), int(high)
+
+
 class PositionReader:
     """Reads positions. Only a *loaded* position can be trusted; a hint just says where to start reading.
 
@@ -133,26 +138,30 @@ class PositionReader:
         """
         deadline = time.monotonic() + TIMEOUT
         high = self.end(remote, partition)
-        while self._end(self._stable, remote, partition) < high:
+        while self._bounds(self._stable, remote, partition)[1] < high:
             if time.monotonic() > deadline:
                 raise PositionUnstable(held(f"{remote}-{partition}"))
             time.sleep(LOOK_INTERVAL)
 
     def end(self, remote: str, partition: int) -> int:
         """The high watermark of a remote partition. Raises ClusterAway or PartitionError."""
-        return self._end(self._latest, remote, partition)
+        return self.bounds(remote, partition)[1]
 
-    def _end(self, reader: Reader, remote: str, partition: int) -> int:
-        """The last stable offset for a read_committed reader, else the high watermark."""
+    def bounds(self, remote: str, partition: int) -> tuple[int, int]:
+        """The start and the high watermark of a remote partition. Raises ClusterAway or PartitionError."""
+        return self._bounds(self._latest, remote, partition)
+
+    def _bounds(self, reader: Reader, remote: str, partition: int) -> tuple[int, int]:
+        """The start, and the last stable offset for a read_committed reader, else the high watermark."""
         here, began = TopicPartition(remote, partition), time.monotonic()
         with contextlib.suppress(KafkaException):
-            return int(reader.client.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
+            return _both(reader.client.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT))
         # librdkafka may have asked the leader before the last election: it does until its metadata is 15 minutes old.
         self._learn_leaders(reader, began)
         # If the target refuses, this raises the reason. The request for the end would only say "unknown partition".
         self.hints([(remote, partition)])
         try:
-            return int(reader.client.get_watermark_offsets(here, TIMEOUT)[1])
+            return _both(reader.client.get_watermark_offsets(here, TIMEOUT))
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 

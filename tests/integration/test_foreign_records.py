@@ -10,9 +10,8 @@ from confluent_kafka import Producer
 
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
-from mirror.groups.copy_counter import OPEN
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import Translator
+from mirror.groups.translator import OPEN, Translator
 from mirror.model import Partition
 from tests.harness import oracle
 from tests.harness.load import Made, produce

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from mirror.errors import PartitionError
-from mirror.groups.copy_counter import OPEN, CopyCounter, Wait
+from mirror.groups.copy_counter import CopyCounter
 from mirror.groups.record_counter import Found
 from mirror.groups.translation import Count
 from mirror.model import MapEnd, Partition, Position
@@ -31,10 +31,13 @@ class World:
     reads: int = 0
 
     def counter(self) -> CopyCounter:
-        return CopyCounter(cast(Any, Reader(self)), cast(Any, Admin(self)), cast(Any, self))
+        return CopyCounter(cast(Any, Reader(self)), cast(Any, self))
 
     def hints(self, _: Iterable[Partition]) -> Mapping[Partition, Position | None]:
         return {REMOTE: self.now}
+
+    def bounds(self, *_: object) -> tuple[int, int]:
+        return 0, self.high
 
 
 @dataclass
@@ -44,14 +47,6 @@ class Reader:
     def offsets(self, *_: object) -> Found:
         self.world.reads += 1
         return Found(self.world.found, self.world.reached)
-
-
-@dataclass
-class Admin:
-    world: World
-
-    def offsets(self, _: object, stable: bool = True) -> Mapping[Partition, int]:
-        return {REMOTE: 0 if stable else self.world.high}
 
 
 MOVED = replace(AT, offset=25, map_end=MapEnd(0, 6, 4, 16))
@@ -79,6 +74,7 @@ def test_what_is_certain_is_counted_once(count: Count, world: World) -> None:
     "world",
     [
         pytest.param(World([14, 15], 16, high=18), id="a transaction hides what follows"),
+        pytest.param(World([14, 15], 16, high=15), id="the broker that was asked for the end is behind"),
         pytest.param(World([14, 15], 16, MOVED), id="more is copied"),
         pytest.param(World([14, 15, 17], 18, MOVED, 18), id="more is copied, and is seen"),
         pytest.param(World([14, 15], 16, None), id="the position is gone"),
@@ -91,19 +87,23 @@ def test_of_the_last_records_it_can_be_asked_again(world: World) -> None:
     assert counter.count(REMOTE, AT, LAST) is not None
 
 
-def test_what_a_transaction_of_others_hides_is_asked_once() -> None:
+def test_what_a_transaction_hides_before_a_known_end_can_be_asked_again() -> None:
     world = World([10, 11], 12)
     counter = world.counter()
+    assert counter.count(REMOTE, AT, PLACED) is None
+    world.reached = 13
+    assert counter.count(REMOTE, AT, PLACED) is not None
+
+
+def test_of_a_partition_that_refuses_it_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([10, 11], 13)
+    monkeypatch.setattr(World, "bounds", refused)
+    counter = world.counter()
     for _ in range(2):
-        with pytest.raises(PartitionError, match=OPEN):
+        with pytest.raises(PartitionError, match="no leader"):
             counter.count(REMOTE, AT, PLACED)
     assert world.reads == 1
 
 
-def test_nobody_waits_when_the_time_is_over_but_a_position_that_moves_on_is_looked_at_once_more() -> None:
-    assert Wait(0).is_over(stands=True)
-    moving = Wait(0)
-    assert not moving.is_over(stands=False) and moving.is_over(stands=False)
-    patient = Wait(60)
-    assert not patient.is_over(stands=True) and not patient.is_over(stands=False)
-    assert patient.seconds > 0
+def refused(*_: object) -> tuple[int, int]:
+    raise PartitionError("no leader")

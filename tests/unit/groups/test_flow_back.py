@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from mirror.groups import flow_back
 from mirror.groups.flow_back import EARLIER, NO_WAY_BACK, FlowBack, SharedTranslator
 from mirror.groups.partition_map import PartitionMap
+from mirror.groups.translated import Translation
 from mirror.groups.translation import End, Unknown, is_after_all, read_before, to_downstream
-from mirror.groups.translator import Seen, Translation
+from mirror.groups.translator import Seen
 from mirror.model import MapEnd, Partition, Position
 from mirror.target.offset_map import Entry, EntryChooser, end_after, entries_in_pieces
 from tests.unit.test_naming import flow

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from mirror.groups import group_sync
 from mirror.groups.group_choice import Outcome, choose, is_due
 from mirror.groups.group_offsets import Committed
+from mirror.groups.group_sync import GroupSync
+from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import Translation
 from mirror.model import Partition
+from tests.unit.test_naming import flow
 
 PARTITION = Partition("orders", 0)
 
@@ -69,3 +77,44 @@ def test_a_copy_without_a_known_end_leaves_the_offset_unknown() -> None:
 )
 def test_when_an_offset_is_committed(before: Committed | None, age: float | None, due: bool) -> None:
     assert is_due(before, Committed(70, "mine"), age, renew_interval=60.0) is due
+
+
+def test_a_group_of_another_type_stays_named_while_its_broker_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the warning is not written again when the broker answers."""
+    answer: tuple[Mapping[str, str], bool]
+
+    class Offsets:
+        def __init__(self, _: object) -> None: ...
+
+        def find(self, groups: Iterable[str]) -> None: ...
+
+        def others(self) -> tuple[Mapping[str, str], bool]:
+            return answer
+
+        def close(self) -> None: ...
+
+    class Source:
+        def __init__(self, _: object) -> None: ...
+
+        def groups(self) -> list[str]:
+            return []
+
+        def partitions(self) -> Mapping[str, int]:
+            return {}
+
+    monkeypatch.setattr(group_sync, "GroupOffsets", Offsets)
+    monkeypatch.setattr(group_sync, "ClusterAdmin", Source)
+    for name in ("Translator", "GroupCommits"):
+        monkeypatch.setattr(group_sync, name, lambda _: SimpleNamespace())
+    sync: Any = GroupSync(flow())
+    with caplog.at_level(logging.WARNING, group_sync.log.name):
+        for answer, left_out in (
+            (({"a": "share", "b": "share"}, True), {"a", "b"}),
+            (({"b": "share"}, False), {"a", "b"}),
+            (({"a": "share", "b": "share"}, True), {"a", "b"}),
+            (({"b": "share"}, True), {"b"}),
+        ):
+            assert answer and not sync.round(60.0) and set(sync.left_out) == left_out
+    assert [record.message for record in caplog.records].count("a group is left out") == 2

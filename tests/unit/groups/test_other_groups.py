@@ -40,17 +40,30 @@ class Client:
 
 
 @pytest.mark.parametrize(
-    ("answers", "found"),
+    ("answers", "found", "are_all"),
     [
-        ((Listed(0, {"a": "share"}), Listed(0, {"b": "streams"})), {"a": "share", "b": "streams"}),
-        ((Listed(0, {"a": "share", "c": "consumer", "d": ""}), Unavailable("away")), {"a": "share"}),
-        ((Unsupported("before Kafka 3.8"), Listed(15, {})), {}),
-        ((Listed(0, {"a": "share"}), None), {"a": "share"}),
+        ((Listed(0, {"a": "share"}), Listed(0, {"b": "streams"})), {"a": "share", "b": "streams"}, True),
+        ((Listed(0, {"a": "share", "c": "consumer", "d": ""}), Unavailable("away")), {"a": "share"}, False),
+        ((Unsupported("before Kafka 3.8"), Listed(0, {})), {}, True),
+        ((Listed(0, {"a": "share"}), Listed(14, {})), {"a": "share"}, False),
+        ((Listed(0, {"a": "share"}), None), {"a": "share"}, False),
     ],
 )
 def test_what_the_brokers_say(
-    answers: tuple[Answer, ...], found: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+    answers: tuple[Answer, ...], found: Mapping[str, str], are_all: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 0.05)
     said = asyncio.run(other_groups(cast(Any, Client(*answers))))
-    assert said == {name: REASONS[kind] for name, kind in found.items()}
+    assert said == ({name: REASONS[kind] for name, kind in found.items()}, are_all)
+
+
+def test_without_the_list_of_brokers_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+
+    async def silent() -> Mapping[int, object]:
+        await asyncio.sleep(60)
+        return {}
+
+    monkeypatch.setattr(module, "TIMEOUT", 0.05)
+    monkeypatch.setattr(client, "brokers", silent)
+    assert asyncio.run(other_groups(cast(Any, client))) == ({}, False)

@@ -542,8 +542,39 @@ def test_of_a_map_whose_begin_was_cleaned_nothing_is_guessed() -> None:
     assert to_downstream(read, 5, End(23, MapEnd(15)), whole=True) is Unknown.BEFORE_THE_MAP
 
 
-def test_a_position_that_was_set_back_before_the_map_stands_for_the_end_of_all_copies() -> None:
-    read = PartitionMap()
-    read.add(Entry(100, 0, (10,), follows=MapEnd()))
-    found = to_downstream(read, 0, End(0, MapEnd(0, 9, placed=4, place=15)))
-    assert isinstance(found, Count) and (found.begin, found.end) == (15, None), "five records are there or after it"
+def test_after_a_reset_to_before_the_map_a_group_there_goes_on_after_all_copies() -> None:
+    """The last of them have no place yet. What the group reads next is copied after them."""
+    target = Target(1000)
+    for part in ([100, 101], [102, 103], [104, 105]):
+        target.copy(part, True)
+    target.session(0)
+    read, end = target.map()
+    assert end == End(0, MapEnd(0, 4, 2, 5))
+    found = to_downstream(read, 0, end)
+    assert isinstance(found, Count) and counted_downstream(found, 0, target.found(found)) == target.end == 8
+
+
+def test_where_a_group_has_read_all_that_is_copied_nothing_is_counted() -> None:
+    """Behind the last record the position has passed markers, or records that a transform drops."""
+    target = Target(1000, tells="all")
+    target.copy([0, 1], True)
+    target.log.append(OTHERS)
+    target.copy([2, 3], True)
+    target.position = 9
+    read, end = target.map()
+    assert isinstance(to_downstream(read, 3, end), Count)
+    assert {to_downstream(read, upstream, end) for upstream in range(4, 10)} == {target.end}
+    assert to_downstream(read, 10, end) is Unknown.NOT_COPIED
+
+
+@pytest.mark.parametrize("tells", ["", "before", "all"])
+def test_after_a_reset_to_a_record_without_an_entry_its_copy_is_found(tells: str) -> None:
+    target = Target(1000, tells=tells)
+    for part in ([0, 1], [2, 3], [4, 5]):
+        target.copy(part, True)
+    for position in (2, 3, 4, 5):
+        target.session(position)
+        read, end = target.map()
+        found = to_downstream(read, position, end)
+        assert isinstance(found, Count)
+        assert counted_downstream(found, position, target.found(found)) == target.log.index(position)

@@ -1,0 +1,32 @@
+"""An offset on one side, and its translation, as they are shown and committed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror.model import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """An offset on one side, and its translation. If that is not known, it is None, and `reason` says why.
+
+    With `active_active` a translation that is known has a reason, too: it says what the translation does not cover.
+    """
+
+    partition: Partition  # of the source
+    remote: str
+    offset: int
+    translated: int | None
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """The translation as it is printed with --json."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "remote": self.remote,
+            "offset": self.offset,
+            "translated": self.translated,
+            "reason": self.reason,
+        }

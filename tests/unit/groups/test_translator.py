@@ -1,0 +1,218 @@
+"""A translation waits for open transactions, but not for ever, and is told only as far as it is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from mirror.errors import PartitionError
+from mirror.groups import translator as module
+from mirror.groups.partition_map import PartitionMap
+from mirror.groups.translation import Count, Unknown
+from mirror.groups.translator import CUT_OFF, PATIENCE, PATIENCE_IN_ALL, Translator
+from mirror.model import MapEnd, Partition, Position
+from mirror.target.offset_map import Copied, Entry
+from mirror.target.timestamps import CLEANUP
+from tests.unit.test_naming import flow
+
+# Upstream 0 to 9 are at 0 to 9 and have an entry. A marker follows, then 10 to 13 and a marker, and 14 in the tail.
+ENTRY = Entry(0, 0, (10,), MapEnd())
+TAIL = Position(15, "id", remote_id="remote", map_end=MapEnd(0, 5, 4, 15))
+PLACED = replace(TAIL, offset=17, map_end=MapEnd(0, 7, 5, 17))  # two more are copied
+RECORDS = (11, 12, 13, 14, 16)
+
+
+@dataclass
+class World:
+    """Remote partitions that are alike. It is all that a Translator asks: cluster, positions, map and counter."""
+
+    positions: list[Position]  # now and later: each look at them but the last takes one away
+    open: bool = True  # a transaction is open, so the last records can't be counted
+    stable: int = 17  # records before it can be counted
+    ends: float = 1e9  # when the open transaction ends
+    log_end: int = 17  # the last stable offset
+    high: int = 18
+    now: float = 0.0
+    counts: list[Count] = field(default_factory=list)
+    looks: int = 0
+    loaded: Position | None = None  # if it is another one: the position's own partition may lag behind the records
+    maps: dict[Copied, PartitionMap] = field(default_factory=dict)
+
+    def translator(self, monkeypatch: pytest.MonkeyPatch) -> Translator:
+        for name in (
+            "ClusterAdmin",
+            "RemoteNames",
+            "OffsetMapReader",
+            "PositionReader",
+            "RecordCounter",
+            "CopyCounter",
+        ):
+            monkeypatch.setattr(module, name, lambda *_: self)
+        monkeypatch.setattr(module, "time", self)
+        made = Translator(flow())
+        made.refresh(PARTITIONS)
+        self.looks = 0
+        return made
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.open = self.open and self.now < self.ends
+
+    def refresh(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def of(self, topic: str) -> str:
+        return topic
+
+    def read(self, partitions: Iterable[Partition]) -> None:
+        for each in partitions:
+            read = self.maps.setdefault(Copied(*each, "id", "remote"), PartitionMap())
+            read.add(ENTRY)
+
+    def hints(self, remotes: Iterable[Partition], *_: object) -> Mapping[Partition, Position]:
+        self.looks += 1
+        self.now += 0.01
+        now = self.positions.pop(0) if len(self.positions) > 1 else self.positions[0]
+        return dict.fromkeys(remotes, now)
+
+    def load_all(self, remotes: Iterable[Partition]) -> Mapping[Partition, Position]:
+        return dict.fromkeys(remotes, self.loaded or self.positions[0])
+
+    def end(self, *_: object) -> int:
+        return self.high
+
+    def offsets(self, asked: Mapping[Partition, Any]) -> Mapping[Partition, int]:
+        return {each: 0 if spec is EARLIEST else self.log_end for each, spec in asked.items()}
+
+    def topic_configs(self, names: Iterable[str], own: bool) -> Any:
+        assert not own
+        return {name: {CLEANUP: "delete"} for name in names}, {}
+
+    def ids_now(self, names: Iterable[str]) -> Any:
+        return dict.fromkeys(names, "id"), {}
+
+    def count(self, _: Partition, __: Position, count: Count) -> Any:
+        self.counts.append(count)
+        self.now += 0.1
+        if self.open and (count.end is None or count.end > self.stable):
+            return None
+        return [at for at in RECORDS if count.begin <= at and (count.end is None or at < count.end)], 0
+
+
+EARLIEST = object()
+PARTITIONS = [Partition("orders", number) for number in range(100)]
+HERE = PARTITIONS[0]
+
+
+@pytest.fixture(autouse=True)
+def specs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Specs:
+        earliest, latest = (lambda: EARLIEST), (lambda: None)
+
+    monkeypatch.setattr(module, "OffsetSpec", Specs)
+
+
+def test_open_transactions_in_many_partitions_take_a_few_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([TAIL])
+    translator = world.translator(monkeypatch)
+    began = world.now
+    assert "transaction is open" in translator.to_downstream(HERE, 14).reason
+    assert PATIENCE <= world.now - began < PATIENCE + 0.5
+    for each in PARTITIONS:
+        assert translator.to_downstream(each, 14).translated is None
+    assert world.now - began < PATIENCE_IN_ALL + 0.5 + len(PARTITIONS) * 0.12, "each is counted and looked at once"
+
+
+def test_for_the_next_group_nothing_is_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([TAIL])
+    translator = world.translator(monkeypatch)
+    translator.to_downstream(HERE, 14)
+    counted, looked = len(world.counts), world.looks
+    for _ in range(3):
+        assert "transaction is open" in translator.to_downstream(HERE, 14).reason
+    assert (len(world.counts), world.looks) == (counted, looked + 3)
+    assert translator.to_downstream(HERE, 12).translated == 13, "what is placed can be counted nevertheless"
+    translator.refresh(PARTITIONS)
+    assert translator.to_downstream(HERE, 14).translated is None and len(world.counts) > counted + 2
+
+
+def test_the_next_group_gets_what_was_copied_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([TAIL])
+    translator = world.translator(monkeypatch)
+    assert translator.to_downstream(HERE, 14).translated is None
+    world.positions = [PLACED]
+    assert translator.to_downstream(HERE, 14).translated == 16
+
+
+def test_without_any_patience_left_one_more_look_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([TAIL])
+    translator = world.translator(monkeypatch)
+    for each in PARTITIONS[1:]:
+        translator.to_downstream(each, 14)
+    world.positions = [PLACED]
+    assert translator.to_downstream(HERE, 14).translated == 16
+
+
+BEFORE = replace(TAIL, offset=14, map_end=MapEnd(0, 4, 4, 15))
+AFTER = replace(TAIL, map_end=MapEnd(0, 5, 5, 17))
+
+
+def test_after_the_last_copy_the_position_is_the_answer_only_while_nothing_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    translator = World([BEFORE]).translator(monkeypatch)
+    assert translator.to_upstream(HERE, 15).translated == translator.to_upstream(HERE, 17).translated == 14
+    translator = World([BEFORE, AFTER]).translator(monkeypatch)
+    assert translator.to_upstream(HERE, 17).translated == 15
+    translator = World([BEFORE, AFTER]).translator(monkeypatch)
+    assert translator.to_upstream(HERE, 15).translated == 14
+
+
+def test_a_record_may_be_seen_before_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([BEFORE], loaded=AFTER)
+    found = world.translator(monkeypatch).to_upstream(HERE, 17)
+    assert (found.translated, found.reason) == (None, Unknown.MOVED.value)
+
+
+@pytest.mark.parametrize(
+    ("log_end", "high", "translated", "reason"),
+    [
+        (17, 17, 17, ""),
+        (11, 18, 17, ""),  # a transaction is open there
+        (11, 17, 17, ""),
+        (11, 16, None, CUT_OFF),
+        (16, 16, None, CUT_OFF),
+    ],
+)
+def test_no_offset_is_after_the_end_of_the_remote_log(
+    monkeypatch: pytest.MonkeyPatch, log_end: int, high: int, translated: int | None, reason: str
+) -> None:
+    """An unclean election cuts off records, and the position still says where they are."""
+    found = World([AFTER], log_end=log_end, high=high).translator(monkeypatch).to_downstream(HERE, 15)
+    assert (found.translated, found.reason) == (translated, reason)
+
+
+def test_without_the_end_of_the_remote_log_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([AFTER], log_end=11)
+    monkeypatch.setattr(World, "end", refused)
+    found = world.translator(monkeypatch).to_downstream(HERE, 15)
+    assert (found.translated, found.reason) == (None, "not known now: no leader")
+
+
+def refused(*_: object) -> int:
+    raise PartitionError("no leader")
+
+
+@pytest.mark.parametrize("upstream", [12, 14])
+def test_the_end_of_a_short_transaction_is_waited_for(monkeypatch: pytest.MonkeyPatch, upstream: int) -> None:
+    """Whether or not it is known where the records end that have to be counted."""
+    world = World([TAIL], stable=11, ends=1.0)
+    assert world.translator(monkeypatch).to_downstream(HERE, upstream).translated == {12: 13, 14: 16}[upstream]
+    assert 1.0 <= world.now < PATIENCE
