@@ -230,8 +230,9 @@ def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> N
     until("both replicas", lambda: state(cut_source, topic) == (last.node, [1, last.node]))
     pair = Pair(cut_source.brokers[0].bootstrap, "", ALIAS, "")
     pair.produce(topic, *(Made(None, b"x") for _ in range(100)))
-    source = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": last.bootstrap}, {}, {}))
-    planned = Topic(topic, source.topic_ids([topic])[topic], 1, 1)
+    cluster = Cluster(ALIAS, {"bootstrap.servers": last.bootstrap}, {}, {})
+    planned = Topic(topic, ClusterAdmin(cluster).topic_ids([topic])[topic], 1, 1)
+    source = ClusterAdmin(cluster)  # it connects later: one that knows the others would ask them, too
     last.pause()
     until("another leader", lambda: state(cut_source, topic)[0] == 1, PATIENCE)
     pair.produce(topic, *(Made(None, b"x") for _ in range(100)))
