@@ -18,7 +18,7 @@ from mirror.service.reloading import Hangups
 from mirror.spark.submission import is_submitted
 from mirror.timing import TAKE_OVER_AFTER, TAKE_OVER_LEAST
 
-# A JVM that is there before Spark is would end at SIGTERM without the service that waits.
+# spark-submit's JVM hands signals on to a service that runs. While one waits, SIGTERM would end the JVM alone.
 _NO_STANDBY = (
     "--standby: not possible as the application of a spark-submit, which could not stop a service that still waits; "
     "start `mirror run --standby` by itself"

@@ -16,7 +16,7 @@ TIMEOUT = 20.0  # seconds without an answer
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReadRange:
     """The offsets of records in a range, and the offset up to which the range was read."""
 
     offsets: list[int]
@@ -34,7 +34,7 @@ class RecordCounter:
         """End the client."""
         self._consumer.close()
 
-    def offsets(self, remote: Partition, begin: int, end: int | None, most: int) -> Found:
+    def offsets(self, remote: Partition, begin: int, end: int | None, most: int) -> ReadRange:
         """The offsets of committed records from `begin` to before `end`, or to the last stable one. At most `most`.
 
         While a transaction is open, the last stable offset may be before `end`. Then `reached` is before it, too.
@@ -46,7 +46,7 @@ class RecordCounter:
         finally:
             self._consumer.unassign()
 
-    def _read(self, remote: Partition, begin: int, end: int | None, most: int) -> Found:
+    def _read(self, remote: Partition, begin: int, end: int | None, most: int) -> ReadRange:
         found: list[int] = []
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
@@ -55,13 +55,13 @@ class RecordCounter:
                 if (str(message.topic()), message.partition()) != remote or offset < begin:  # from the last range
                     continue
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return Found(found, offset)
+                    return ReadRange(found, offset)
                 if error is not None:
                     raise PartitionError(f"{remote} can't be read: {error.str()}")
                 if end is not None and offset >= end:
-                    return Found(found, end)
+                    return ReadRange(found, end)
                 found.append(offset)
                 if len(found) >= most:
-                    return Found(found, offset + 1)
+                    return ReadRange(found, offset + 1)
                 deadline = time.monotonic() + TIMEOUT
         raise ClusterAway(self._alias, f"{remote} can't be read: no answer in time")

@@ -15,14 +15,14 @@ _LEAST = 5  # bytes of a group
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedGroups:
     """An error code, and the types of one broker's groups by name."""
 
     error: int
     types: Mapping[str, str]
 
 
-def list_groups(types: Sequence[str] = ()) -> Request[Listed]:
+def list_groups(types: Sequence[str] = ()) -> Request[ListedGroups]:
     """Ask a broker for the groups of these types that it coordinates, or for all groups."""
 
     def write(writer: Writer) -> None:
@@ -31,12 +31,12 @@ def list_groups(types: Sequence[str] = ()) -> Request[Listed]:
     return Request(LIST_GROUPS, write, _read)
 
 
-def _read(answer: Cursor) -> Listed:
+def _read(answer: Cursor) -> ListedGroups:
     answer.throttle()
     error = answer.int16()
     types = dict(answer.array(_group, _LEAST))
     answer.tags()
-    return Listed(error, types)
+    return ListedGroups(error, types)
 
 
 def _group(answer: Cursor) -> tuple[str, str]:

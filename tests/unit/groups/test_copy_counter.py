@@ -10,7 +10,7 @@ import pytest
 
 from mirror.errors import PartitionError
 from mirror.groups.copy_counter import CopyCounter
-from mirror.groups.record_counter import Found
+from mirror.groups.record_counter import ReadRange
 from mirror.groups.translation import Count
 from mirror.model import MapEnd, Partition, Position
 
@@ -44,9 +44,9 @@ class World:
 class Reader:
     world: World
 
-    def offsets(self, *_: object) -> Found:
+    def offsets(self, *_: object) -> ReadRange:
         self.world.reads += 1
-        return Found(self.world.found, self.world.reached)
+        return ReadRange(self.world.found, self.world.reached)
 
 
 MOVED = replace(AT, offset=25, map_end=MapEnd(0, 6, 4, 16))

@@ -11,9 +11,9 @@ import pytest
 from mirror.errors import Unavailable, Unsupported, WireError
 from mirror.groups import other_groups as module
 from mirror.groups.other_groups import REASONS, other_groups
-from mirror.wire.groups import Listed
+from mirror.wire.groups import ListedGroups
 
-Answer = Listed | WireError | None  # None: no answer
+Answer = ListedGroups | WireError | None  # None: no answer
 
 
 class Client:
@@ -29,12 +29,12 @@ class Client:
         answer = self.answers[node]
 
         class Connection:
-            async def ask(self, _: object) -> Listed:
+            async def ask(self, _: object) -> ListedGroups:
                 if answer is None:
                     await asyncio.sleep(60)
                 if isinstance(answer, WireError):
                     raise answer
-                return cast(Listed, answer)
+                return cast(ListedGroups, answer)
 
         return Connection()
 
@@ -42,11 +42,11 @@ class Client:
 @pytest.mark.parametrize(
     ("answers", "found", "are_all"),
     [
-        ((Listed(0, {"a": "share"}), Listed(0, {"b": "streams"})), {"a": "share", "b": "streams"}, True),
-        ((Listed(0, {"a": "share", "c": "consumer", "d": ""}), Unavailable("away")), {"a": "share"}, False),
-        ((Unsupported("before Kafka 3.8"), Listed(0, {})), {}, True),
-        ((Listed(0, {"a": "share"}), Listed(14, {})), {"a": "share"}, False),
-        ((Listed(0, {"a": "share"}), None), {"a": "share"}, False),
+        ((ListedGroups(0, {"a": "share"}), ListedGroups(0, {"b": "streams"})), {"a": "share", "b": "streams"}, True),
+        ((ListedGroups(0, {"a": "share", "c": "consumer", "d": ""}), Unavailable("away")), {"a": "share"}, False),
+        ((Unsupported("before Kafka 3.8"), ListedGroups(0, {})), {}, True),
+        ((ListedGroups(0, {"a": "share"}), ListedGroups(14, {})), {"a": "share"}, False),
+        ((ListedGroups(0, {"a": "share"}), None), {"a": "share"}, False),
     ],
 )
 def test_what_the_brokers_say(
