@@ -129,7 +129,7 @@ class TopicMonitor:
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
         names |= plan.unmarked.keys() if plan else set()
-        remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
+        remote = self._remote_topics.look(names & existing.keys(), known, lambda t: t.remote_id in remade, on_progress)
         self.awaits_confirmation = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)

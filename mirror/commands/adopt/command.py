@@ -93,7 +93,7 @@ class _Command:
         if not options.dry_run:
             if options.offsets_topic is None:  # the workers of a Connect cluster may have other connectors
                 stopping.await_no_workers(self._target, self._group, options.quiet, self._say)
-            stopping.fence(flow, ids.all, self._say)
+            stopping.fence_tasks(flow, ids.all, self._say)
         written = self._written()
         known = self._known(written, exactly_once=bool(ids.all))
         candidates, results = select(known)

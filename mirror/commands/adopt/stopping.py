@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka.admin import OffsetSpec
@@ -13,10 +14,9 @@ from mirror.errors import MirrorError, Unsupported, WireError
 from mirror.kafka.clients import group_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.credentials import properties_of
-from mirror.kafka.throttling import Throttles
 from mirror.model import Partition
 from mirror.settings import Flow
-from mirror.target.transactional_producer import TransactionalProducer
+from mirror.target.fencing import fence
 from mirror.text import plural
 from mirror.wire.transactions import transactional_ids
 
@@ -81,21 +81,14 @@ def those_of(group: str, connector: str, listed: Iterable[str]) -> set[str]:
     return {name for name in listed if form.fullmatch(name)}
 
 
-def fence(flow: Flow, ids: Collection[str], say: Say) -> None:
+def fence_tasks(flow: Flow, ids: Collection[str], say: Say) -> None:
     """Fence MirrorMaker's tasks, and end the transactions that they have left. Raises MirrorError."""
     if not ids:
         return
     say(f"fencing {plural(len(ids), 'transactional id')} of MirrorMaker's tasks")
-    member = group_reader(flow.target, flow.group, "read_committed")
-    try:
+    with closing(group_reader(flow.target, flow.group, "read_committed")) as member:
         for name in ids:
-            producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
-            try:
-                producer.fence()
-            finally:
-                producer.discard()
-    finally:
-        member.close()
+            fence(flow, name, member)
 
 
 def final_ends(target: ClusterAdmin, remote: Collection[Partition]) -> dict[Partition, int]:

@@ -133,7 +133,7 @@ class _Command:
         ids = stopping.task_ids(self._flow, self._group, self._connector, self._options.tasks)
         if self._dedicated:  # the workers of a Connect cluster may have other connectors
             stopping.await_no_workers(self._target, self._group, self._options.quiet, self._say)
-        stopping.fence(self._flow, ids.all, self._say)
+        stopping.fence_tasks(self._flow, ids.all, self._say)
         self._has_fenced = bool(ids.listed)
 
     def _known(self, plan: Plan) -> Known:

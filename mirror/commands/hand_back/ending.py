@@ -15,12 +15,11 @@ from mirror.control.control_topics import StatusReader
 from mirror.control.plan import Plan
 from mirror.errors import MirrorError
 from mirror.kafka.clients import group_reader
-from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position
 from mirror.settings import Flow
+from mirror.target.fencing import fence
 from mirror.target.position_reader import PositionReader
-from mirror.target.transactional_producer import TransactionalProducer
 from mirror.text import duration
 from mirror.timing import NO_SERVICE
 
@@ -74,13 +73,8 @@ def load(
 
 def _fence(flow: Flow, remote: Partition, positions: PositionReader, member: Consumer) -> None:
     """Fence the owner, and wait until its transactions have ended."""
-    name = transactional_id(flow, remote.topic, remote.partition)
-    producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
-    try:
-        producer.fence()
-        positions.await_no_open_transaction(*remote)
-    finally:
-        producer.discard()
+    fence(flow, transactional_id(flow, *remote), member)
+    positions.await_no_open_transaction(*remote)
 
 
 def hints(
