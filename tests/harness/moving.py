@@ -115,9 +115,10 @@ class World:
         """`name` tells it from others on the same clusters; `own` has further keys of each flow."""
         self.directory, self._bootstraps, self._world, self._own_keys = directory, (source, target), name, own or {}
         kinds = [("eos", False), ("eos", True), ("alo", False), ("alo", True)]
-        self.all = [self._flow(f"{to}{'i' if identity else 'd'}", to, identity) for to, identity in kinds]
+        self.all = [self.flow(f"{to}{'i' if identity else 'd'}", to, identity) for to, identity in kinds]
 
-    def _flow(self, name: str, to: str, identity: bool) -> Moving:
+    def flow(self, name: str, to: str, identity: bool) -> Moving:
+        """One more flow, which is not among `all`. `to` is MirrorMaker's alias of the target, "eos" or "alo"."""
         pair = Pair(*self._bootstraps, f"{self._world}{name}", f"{self._world}-{name}-")
         exactly_once = to == "eos" or identity
         file = self.directory / f"{name}.yaml"

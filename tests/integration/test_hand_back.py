@@ -6,7 +6,7 @@ As in test_adopt, one MirrorMaker has four flows: with and without exactly-once,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,17 +34,22 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     """Nothing comes twice, and nothing is missing.
 
     One test, because both take long to start. mirror is killed under load, and `mirror hand-back` gives its positions
-    to MirrorMaker; `mirror adopt` takes them back; then mirror stops in order, and its `mirrormaker_offsets` are all
-    that MirrorMaker gets.
+    to MirrorMaker, but for one flow; `mirror adopt` takes them back; then mirror stops in order, and its
+    `mirrormaker_offsets` are all that MirrorMaker gets.
     """
     monkeypatch.setattr(ending, "NO_SERVICE", 3.0)  # nothing of mirror is left: its tasks end with it
     option = {"mirrormaker_offsets": {"enabled": True}, "exactly_once": True}
     world = World("back", source_cluster.bootstrap, target_cluster.bootstrap, tmp_path, option)
+    left = world.flow("left", "alo", identity=False)
+    world.all.append(left)
     mirror_is_killed(world, monkeypatch)
+    world.all.remove(left)
+    before, at = left.copy(), written(left)
     each_of(world, hand_back_after_the_kill)
     assert "handed back to MirrorMaker" in dry_run(load(world.all[0].file).flows[0]).blocked[0].blocked
-    with world.mirror_maker(*world.all, committed=True) as first:
+    with world.mirror_maker(*world.all, left, committed=True) as first:
         goes_on(world)
+        nothing_is_missing_where_nobody_handed_back(left, before, at)
         mirrormaker_is_noticed(world.all[0], monkeypatch)
         mirrormaker_is_noticed_by_its_records(world)
         first.stop()
@@ -56,8 +61,8 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
             for each in world.all:
                 each.await_copied(oracle.count(each.copy()) + RECORDS)
             assert service.terminate() == 0, service.tail()
-        written = service.find("positions written for MirrorMaker", partitions=2)
-        assert sorted(event["flow"] for event in written) == sorted(each.pair.flow for each in world.all)
+        said = service.find("positions written for MirrorMaker", partitions=2)
+        assert sorted(event["flow"] for event in said) == sorted(each.pair.flow for each in world.all)
     with world.mirror_maker(*world.all, committed=True) as second:
         goes_on(world)
         second.stop()
@@ -133,6 +138,15 @@ def goes_on(world: World) -> None:
     for each in world.all:
         each.await_copied(oracle.count(each.source()))
         oracle.compare(each.source(), each.copy())
+
+
+def nothing_is_missing_where_nobody_handed_back(flow: Moving, before: oracle.Records, at: Mapping[int, int]) -> None:
+    """MirrorMaker copies again what mirror copied after it had written its positions `at`, and leaves nothing out."""
+    wanted = {number: [each.content for each in some] for number, some in before.items()}
+    for number, some in flow.source().items():
+        wanted[number] += [each.content for each in some if each.offset >= at[number]]
+    flow.await_copied(sum(map(len, wanted.values())))
+    assert {number: [each.content for each in some] for number, some in flow.copy().items()} == wanted
 
 
 def mirrormaker_is_noticed(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
