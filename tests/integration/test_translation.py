@@ -169,22 +169,25 @@ def test_a_groups_offsets(running: tuple[Pair, Service], capsys: pytest.CaptureF
 def test_after_compaction_the_map_is_whole_and_the_offset_syncs_are_not(running: tuple[Pair, Service]) -> None:
     """MirrorMaker's topic has one key for a partition: of a group that lags, compaction takes the translation away."""
     pair, service = running
-    topic, syncs = pair.topic("lagging"), f"mm2-offset-syncs.{pair.alias}.internal"
+    topic, filler, syncs = pair.topic("lagging"), pair.topic("filler"), f"mm2-offset-syncs.{pair.alias}.internal"
     in_transactions(pair, topic, [50] * 40)
     pair.await_same(topic)
-    before = entries(pair, topic)
+    before, own_map = entries(pair, topic), f"mirror-offset-map.{pair.alias}.internal"
+    first = next(record for record in oracle.read(pair.target, own_map)[0] if topic.encode() in (record.key or b""))
+    produce(pair.target, own_map, [Made(first.key, first.value)])  # it tells when compaction has come to the map, too
 
     def synced() -> int:
         found = [OffsetSync.decode(r.key or b"", r.value or b"") for r in oracle.read(pair.target, syncs)[0]]
         return sum(sync.topic == topic for sync in found)
 
     assert synced() > 20
-    for own in (syncs, f"mirror-offset-map.{pair.alias}.internal"):
+    for own in (syncs, own_map):
         topics.configure(pair.target, own, segment_ms=500, min_cleanable_dirty_ratio=0.001)
 
     def compacted() -> bool:
-        pair.produce(pair.prefix + "plain", *numbers(0, 1_500))  # the segment that is written to is never compacted
-        return synced() <= 3
+        pair.produce(filler, *numbers(0, 1_500))  # the segment that is written to is never compacted
+        same = [record for record in oracle.read(pair.target, own_map)[0] if record.key == first.key]
+        return synced() <= 3 and len(same) == 1
 
     until("compaction", compacted)
     assert entries(pair, topic) == before > 10
