@@ -2,8 +2,8 @@
 
 The judge knows nothing of how offsets are translated: it looks which records stand before an offset.
 
-I10: at no moment does a group's offset on the target come after a record that the group has not read on the source; and
-once group sync has caught up, no record that it has read comes after its offset.
+I10: at no moment does a group's offset on the target come after a record that the group has not read on the source, and
+it never goes back; and once group sync has caught up, no record that the group has read comes after its offset.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tests.checker.checker import Violation
@@ -64,7 +64,7 @@ def is_exact(placed: Placed, sample: GroupSample) -> bool:
 
 def check_group(history: GroupHistory, placed: Placed) -> list[Violation]:
     """All violations of a group's history; none: it is right."""
-    return [*_late(history, placed), *_in_the_end(history, placed)]
+    return [*_late(history, placed), *_back(history), *_in_the_end(history, placed)]
 
 
 def check_group_of_both(history: GroupHistory, placed: Placed) -> list[Violation]:
@@ -72,7 +72,14 @@ def check_group_of_both(history: GroupHistory, placed: Placed) -> list[Violation
 
     The sides have the records in different orders, so a group may read records again that it has read.
     """
-    return [*_late(history, placed), *_without_offset(history, placed)]
+    return [*_late(history, placed), *_back(history), *_without_offset(history, placed)]
+
+
+def _back(history: GroupHistory) -> Iterator[Violation]:
+    """The groups of the fault matrix only go forward on the source."""
+    for before, after in pairwise(history.samples):
+        if after.committed < before.committed:
+            yield Violation("I10", f"{history.name} went back from {before.committed} to {after.committed}")
 
 
 def _late(history: GroupHistory, placed: Placed) -> Iterator[Violation]:

@@ -53,6 +53,15 @@ def test_a_record_too_late_or_too_early_or_none(copy: tuple[list[int], list[int]
     assert not check_group(moments, placed(here, there)), "while group sync lags, a group may stand too early"
 
 
+def test_an_offset_that_goes_back_is_wrong_although_each_is_right() -> None:
+    """There are markers between the two records, so both offsets are before the same one."""
+    copy, samples = placed([10, 11], [0, 5]), [GroupSample(4, 11), GroupSample(3, 11)]
+    forth = GroupHistory("group", samples[::-1], samples[0], 11)
+    assert not check_group(forth, copy) and not check_group_of_both(forth, copy)
+    back = GroupHistory("group", samples, samples[1], 11)
+    assert len(check_group(back, copy)) == len(check_group_of_both(back, copy)) == 1
+
+
 @pytest.mark.parametrize(("read", "wrong"), [(3, 0), (10, 0), (11, 1)])
 def test_no_offset_where_nothing_that_was_read_is_on_the_target(read: int, wrong: int) -> None:
     """Such as after the remote topic was made again: copying went on later, and the offset is not in the map."""
