@@ -26,6 +26,8 @@ from tests.chaos.shared import SharedRecorder, settings
 from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 
 RANDOM = "random"
+ANY = "any of them, at random"
+MODES = (" (active/active)", " (with a transform)")  # what results are named after, besides their row
 ROUNDS_TOGETHER = 5  # at random, in one recording
 LONG = 15.0  # seconds without progress that one wants to know the reason of
 
@@ -160,7 +162,7 @@ def add(total: Total, file: Path) -> list[Total]:
     """Add to the results that a file has; returns all of them, in the matrix's order."""
     known = {each["name"]: Total(**each) for each in json.loads(file.read_text())} if file.exists() else {}
     merge(known, total)
-    order = {row.name: place for place, row in enumerate(ROWS.values())}
+    order = {f"{row.name}{mode}": place for mode in ("", *MODES) for place, row in enumerate(ROWS.values())}
     found = sorted(known.values(), key=lambda total: order.get(total.name, len(order)))
     lines = (f" {json.dumps(asdict(total))}" for total in found)
     file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
@@ -187,6 +189,7 @@ def main() -> int:
     asked = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     shared = asked.active_active
+    mode = MODES[0] if shared else MODES[1] if asked.transform else ""
     if asked.transform:
         Recorder.drops = staticmethod(is_dropped)
     rows_ = {n: row for n, row in ROWS.items() if not shared or (row.everywhere and row.recorder is Recorder)}
@@ -212,7 +215,7 @@ def main() -> int:
                 break
             print(f"{time.strftime('%X')} recording {number} of {len(recordings)}, seed {seed}: ", end="")
             print(" + ".join(row.name for row in rows), flush=True)
-            total = Total(ROWS[name].name if name in ROWS else "any of them, at random")
+            total = Total(f"{ROWS[name].name if name in ROWS else ANY}{mode}")
             play(arena, rows, seed, total, shared)
             for violation in total.violations:
                 print(f"   VIOLATION {violation}", flush=True)
