@@ -53,8 +53,12 @@ class Running:
         topics.delete(self.pair.target, self.own(kind))
         self.service.wait_for_event(OWN_AGAIN, since=since, topic=self.own(kind))
         assert topics.topic_id(self.pair.target, self.own(kind)) != before
-        policy = topics.configuration(self.pair.target, self.own(kind))["cleanup.policy"]
-        assert policy == ("delete" if kind == "mirror-dead-letters" else "compact")
+        config = topics.configuration(self.pair.target, self.own(kind))
+        letters = kind == "mirror-dead-letters"
+        assert config["cleanup.policy"] == ("delete" if letters else "compact")
+        # MirrorMaker gives its topics nothing but compaction.
+        rolls = "604800000" if letters or kind.startswith("mm2-") else "3600000"
+        assert config["segment.ms"] == rolls
 
     def kill_workers(self) -> None:
         """Kill all workers, and wait for new ones, which have to find the plan."""
