@@ -59,8 +59,10 @@ class FullBuffers:
     usually waits, which is cheaper than a pause. But a partition must not hold up the others for long. So it is paused
     if its buffer stays full for PAUSE_AFTER, or at once if its buffer is known to drain slowly. In the second case it
     is resumed only when its buffer has much room. Otherwise it would soon be paused again, and what was fetched
-    meanwhile would be dropped. A buffer that accepts nothing counts as full, and its partition is paused at once. It may
-    wait for a decision for days, and would read its whole log in vain.
+    meanwhile would be dropped.
+
+    A buffer that accepts nothing counts as full, and its partition is paused at once. It may wait for a decision for
+    days, and would read its whole log in vain.
     """
 
     def __init__(self, flow: Flow, held: Mapping[Partition, Buffered]) -> None:
