@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.demo.brokers import LocalCluster
+from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.settings import Cluster
 from mirror.text import BUG
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
@@ -197,3 +200,14 @@ def it_is_named(pair: Pair, directory: Path, kind: str) -> None:
         service.wait_for_event(OWN_AGAIN, topic=missing)
         pair.produce(topic, Made(None, b"last"))
         service.wait_for("it goes on", lambda: [r.value for r in pair.copied(topic)[0]][-1:] == [b"last"])
+
+
+def test_a_small_queue_of_the_users_takes_many_records(target_cluster: LocalCluster, prefix: str) -> None:
+    """`queue.buffering.max.messages` is among the properties of `producer`, which hold for mirror's own topics, too."""
+    small = {"queue.buffering.max.messages": "5"}
+    topic = topics.create(target_cluster.bootstrap, f"{prefix}small-queue")
+    cluster = Cluster("backup", {"bootstrap.servers": target_cluster.bootstrap}, consumer={}, producer=small)
+    wanted = {b"%d" % number: b"value" for number in range(100)}
+    with closing(OwnTopicWriter(cluster, topic)) as writer:
+        writer.write(wanted)
+    assert {each.key: each.value for each in oracle.read(target_cluster.bootstrap, topic)[0]} == wanted
