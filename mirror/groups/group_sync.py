@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import Choice, Outcome, choose, is_due
-from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_commits import GroupCommits, TooLate
 from mirror.groups.group_offsets import Committed, GroupOffsets
 from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
@@ -26,6 +26,7 @@ from mirror.settings import Flow
 log = logging.getLogger(__name__)
 
 AWAY_MAX = 3  # groups without an answer in one part of a round; after more of them, the cluster counts as away
+FRESH = 2.0  # seconds in which a commit may follow on a look at the target: others commit there, too
 NOT_MIRRORED = "the topic is not mirrored"
 
 
@@ -159,17 +160,24 @@ class GroupSync:
 
     def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
         """Sync one group. If a cluster refuses or does not answer, all partitions of the group are DENIED."""
-        translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
         try:
-            # Read last, so that little time is left in which somebody else could commit a higher offset.
-            before, failed = self._before(group, offsets, about)
-            chosen = _chosen(translated, before, group in about.active)
-            due = self._commit(group, offsets, chosen, before, failed, about)
-            if due is None:
-                chosen, due = _chosen(translated, before, active=True), {}
+            try:
+                return self._synced(group, offsets, about)
+            except TooLate:  # a coordinator moves, or we stood still: now the target is read again
+                return self._synced(group, offsets, about)
         except (ClusterAway, PartitionError) as error:
             self._allow(error)
             return _untranslated(group, offsets, about, Outcome.DENIED, str(error))
+
+    def _synced(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
+        translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
+        # Read last, so that little time is left in which somebody else could commit a higher offset.
+        until = time.monotonic() + FRESH
+        before, failed = self._before(group, offsets, about)
+        chosen = _chosen(translated, before, group in about.active)
+        due = self._commit(group, offsets, chosen, before, failed, about, until)
+        if due is None:
+            chosen, due = _chosen(translated, before, active=True), {}
         found = []
         for partition, choice in chosen.items():
             at, there = offsets[partition], due.get(partition, before.get(partition))
@@ -206,6 +214,7 @@ class GroupSync:
         before: Mapping[Partition, Committed],
         failed: dict[Partition, str],
         about: _Round,
+        until: float,
     ) -> dict[Partition, Committed] | None:
         """Commit on the target the offsets that may be committed, are due and have not `failed`. Adds to `failed`.
 
@@ -227,7 +236,7 @@ class GroupSync:
         due, wanted = ({p: at for p, at in some.items() if p not in gone} for some in (due, wanted))
         if due:
             remote = self._remotes(due)
-            if not self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}):
+            if not self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}, until):
                 return None
             self._written.update(((group, partition), now) for partition in due)
         return wanted

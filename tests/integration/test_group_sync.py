@@ -19,7 +19,7 @@ from mirror.commands.group_status import read_groups
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway
-from mirror.groups import group_commits
+from mirror.groups import group_commits, group_sync
 from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, Outcome
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed, offsets_of
@@ -293,6 +293,32 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         topics.delete_offsets(pair.target, back, pair.remote(topic))  # somebody wants it to go back
         one = of(sync.round(RENEW), back)
         assert (one.outcome, one.committed) == (Outcome.EXACT, there[10])
+
+
+def test_an_offset_that_rises_while_a_round_stands_still_does_not_go_back(
+    running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is stopped between its look at the target and its commit, and a job comes and goes meanwhile."""
+    pair, _ = running
+    topic = pair.topic("stands")
+    group, remote = f"sync-{topic}", pair.remote(topic)
+    pair.produce(topic, *[Made(None, b"%d" % n) for n in range(100)])
+    pair.await_same(topic)
+    there = [record.offset for record in pair.copied(topic)[0]]
+    topics.commit(pair.source, group, topic, {0: 10})
+    before, looks = sync._before, [there[50]]
+
+    def stopped(name: str, *args: Any) -> Any:
+        found = before(name, *args)
+        if name == group and looks:
+            topics.commit(pair.target, group, remote, {0: looks.pop()})
+            time.sleep(group_sync.FRESH)
+        return found
+
+    monkeypatch.setattr(sync, "_before", stopped)
+    one = of(sync.round(RENEW), group)
+    (stands,) = committed_of(pair, topic, group)
+    assert (stands.offset, one.outcome, one.committed) == (there[50], Outcome.BACKWARDS, there[50])
 
 
 def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(

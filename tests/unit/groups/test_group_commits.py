@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -12,7 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups import commits_of_librdkafka, group_commits
-from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_commits import GroupCommits, TooLate
 from mirror.groups.group_offsets import Committed
 from mirror.settings import Cluster
 from mirror.wire.error_codes import CODES
@@ -109,6 +110,34 @@ def test_a_coordinator_that_never_gets_ready_is_away(
     monkeypatch.setattr(group_commits, "ANSWER_TIMEOUT", 10.0)
     broker.commit = once("NONE")
     assert commits.commit("g", OFFSETS)
+
+
+def test_a_commit_is_not_sent_again_after_its_time(broker: FakeCoordinator, commits: GroupCommits) -> None:
+    """Somebody else may have committed a higher offset while the coordinator moved."""
+    until = time.monotonic() + 1.0
+
+    def moves(made: Commit) -> Mapping[Where, int]:
+        time.sleep(max(0.0, until - time.monotonic()))
+        return dict.fromkeys(made.offsets, CODES["NOT_COORDINATOR"])
+
+    broker.commit = moves
+    with pytest.raises(TooLate, match="can't be committed: OffsetCommit was answered with NOT_COORDINATOR"):
+        commits.commit("g", OFFSETS, until)
+    assert len(broker.commits) == 1
+    broker.commit = once("NONE")
+    assert commits.commit("g", OFFSETS, time.monotonic() + 60.0)
+
+
+def test_a_commit_is_not_sent_after_its_time(
+    broker: FakeCoordinator, commits: GroupCommits, librdkafka: list[Committer]
+) -> None:
+    """The process may have been stopped meanwhile. The same holds for librdkafka."""
+    limited = cluster(broker, **{"broker.address.ttl": "1000"})
+    with closing(GroupCommits(limited)) as of_librdkafka:
+        for each in (commits, of_librdkafka):
+            with pytest.raises(TooLate, match="its offsets there were read too long ago"):
+                each.commit("g", OFFSETS, time.monotonic())
+    assert not broker.commits and not librdkafka
 
 
 def test_it_follows_the_coordinator(
