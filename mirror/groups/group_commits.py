@@ -35,11 +35,13 @@ from mirror.wire.offsets import Offset, Where, offset_commit
 log = logging.getLogger(__name__)
 
 Answer = Mapping[Where, int]  # an error code for each offset
+Taken = tuple[dict[Where, Committed], dict[Where, str]]  # what was committed, and why the rest was not
 
 # The coordinator moves or loads, or its replicas are slow. As Java's consumer does it, the same commit is sent again:
 # if the first one has an effect after all, it is the same.
 _AGAIN = codes("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REQUEST_TIMED_OUT")
 _HAS_MEMBERS = CODES["UNKNOWN_MEMBER_ID"]
+_TOO_LONG = CODES["OFFSET_METADATA_TOO_LARGE"]  # the target's offset.metadata.max.bytes is smaller
 
 
 class TooLate(ClusterAway):
@@ -106,13 +108,24 @@ class GroupCommits:
             for group in [group for group, each in self._sent.items() if not each.may_be_carried_out]:
                 self._forget(group)
 
-    def commit(self, group: str, offsets: Mapping[Where, Committed], until: float = math.inf) -> bool:
-        """Commit offsets of a group. False if the broker refuses because the group has members.
+    def commit(self, group: str, offsets: Mapping[Where, Committed], until: float = math.inf) -> Taken | None:
+        """Commit offsets of a group; without their metadata where it is too long. None if the group has members.
 
         After `until` on the monotonic clock nothing is sent, nor sent again: somebody may have committed higher offsets
         since we have read those of the target. (What librdkafka sends again by itself is not bound by it.) Raises
         ClusterAway, with TooLate, or PartitionError.
         """
+        answer = dict(self._answer(group, offsets, until))
+        if bare := {where: Committed(offsets[where].offset, "") for where in offsets if answer[where] == _TOO_LONG}:
+            answer |= self._answer(group, bare, until)
+        if set(answer.values()) == {_HAS_MEMBERS}:
+            return None
+        errors = {where: answer[where] for where in offsets if answer[where] != NONE}
+        texts = {code: f"{name_of(code)} ({KafkaError(code).str()})" for code in errors.values()}
+        taken = {where: bare.get(where, at) for where, at in offsets.items() if where not in errors}
+        return taken, {where: not_committed(group, texts[code]) for where, code in errors.items()}
+
+    def _answer(self, group: str, offsets: Mapping[Where, Committed], until: float) -> Answer:
         self._end_earlier(group)
         if not self._needs_librdkafka:
             try:
@@ -157,11 +170,11 @@ class GroupCommits:
     def _forget(self, group: str) -> None:
         self._sent.pop(group).client.close()
 
-    def _commit(self, group: str, offsets: Mapping[Where, Committed], until: float) -> bool:
+    def _commit(self, group: str, offsets: Mapping[Where, Committed], until: float) -> Answer:
         try:
             client = self._connected()
             ask = partial(self._answered, client, group, offsets, until)
-            answer = self._runner.run(asked(client, group, ask, ANSWER_TIMEOUT, until))
+            return self._runner.run(asked(client, group, ask, ANSWER_TIMEOUT, until))
         except Unavailable as error:
             late = time.monotonic() >= until and group not in self._sent
             raise (TooLate if late else ClusterAway)(self._there.alias, not_committed(group, error)) from error
@@ -172,10 +185,6 @@ class GroupCommits:
         finally:
             if group in self._sent:
                 self._client = None  # a broker answers in order: no other commit has to wait behind this one
-        failed = [answer[where] for where in offsets if answer[where] != NONE]
-        if not failed or failed[0] == _HAS_MEMBERS:
-            return not failed
-        raise PartitionError(not_committed(group, f"{name_of(failed[0])} ({KafkaError(failed[0]).str()})"))
 
     async def _answered(
         self,

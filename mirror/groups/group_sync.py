@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 AWAY_MAX = 3  # groups without an answer in one part of a round; after more of them, the cluster counts as away
 FRESH = 2.0  # seconds in which a commit may follow on a look at the target: others commit there, too
 NOT_MIRRORED = "the topic is not mirrored"
+WITHOUT_METADATA = "committed without its metadata, which is too long for the target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class GroupOffset:
     downstream: int | None  # its translated offset, or for `ahead` the end of the copy; None: unknown
     committed: int | None  # its offset on the target; None: none, or groups are not synced
     outcome: Outcome
-    reason: str  # why the outcome is not "exact"; "" if it is
+    reason: str  # why the outcome is not "exact", or that the metadata is left out; else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,8 @@ class GroupSync:
         for partition, choice in chosen.items():
             at, there = offsets[partition], due.get(partition, before.get(partition))
             lag, committed = _lag(about.ends, partition, at), None if there is None else there.offset
-            outcome, reason = choice.outcome, choice.reason
+            is_bare = partition in due and due[partition].metadata != at.metadata
+            outcome, reason = choice.outcome, choice.reason or (WITHOUT_METADATA if is_bare else "")
             if partition in failed:
                 outcome, reason = Outcome.DENIED, failed[partition]
             found.append(GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason))
@@ -236,9 +238,14 @@ class GroupSync:
         due, wanted = ({p: at for p, at in some.items() if p not in gone} for some in (due, wanted))
         if due:
             remote = self._remotes(due)
-            if not self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}, until):
+            answer = self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}, until)
+            if answer is None:
                 return None
-            self._written.update(((group, partition), now) for partition in due)
+            taken, refused = answer
+            failed |= {p: refused[remote[p]] for p in due if remote[p] in refused}
+            done = {p: taken[remote[p]] for p in due if remote[p] in taken}
+            self._written.update(((group, partition), now) for partition in done)
+            wanted = {p: at for p, at in wanted.items() if p not in failed} | done
         return wanted
 
     def _gone(self, partitions: Iterable[Partition]) -> dict[Partition, str]:
