@@ -76,14 +76,14 @@ class CommitsOfLibrdkafka:
         for group in list(self._attempts):
             end_later(self._attempts.pop(group).client)
 
-    def commit(self, group: str, offsets: Mapping[Where, Committed]) -> Mapping[Where, int]:
+    def commit(self, group: str, offsets: Mapping[Where, Committed], timeout: float) -> Mapping[Where, int]:
         """Commit offsets of a group, after `end_earlier`. An error code for each. Raises ClusterAway.
 
         If the broker refuses those of some partitions only, librdkafka (2.16) gives all the same error.
         """
         places = [TopicPartition(*where, at.offset, at.text) for where, at in offsets.items()]
         attempt = self._attempts[group] = _Attempt(self._cluster, group, places)
-        if not attempt.wait(ANSWER_TIMEOUT):
+        if not attempt.wait(min(timeout, ANSWER_TIMEOUT)):
             raise self._late(group)
         del self._attempts[group]
         attempt.client.close()

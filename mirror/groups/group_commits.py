@@ -23,6 +23,7 @@ from mirror.groups.commits_of_librdkafka import (
 )
 from mirror.groups.group_coordinator import LATE, asked, find
 from mirror.groups.group_offsets import Committed
+from mirror.groups.patience import LONG
 from mirror.kafka.credentials import properties_of
 from mirror.settings import Cluster
 from mirror.target.coordination import codes
@@ -108,16 +109,18 @@ class GroupCommits:
             for group in [group for group, each in self._sent.items() if not each.may_be_carried_out]:
                 self._forget(group)
 
-    def commit(self, group: str, offsets: Mapping[Where, Committed], until: float = math.inf) -> Taken | None:
+    def commit(
+        self, group: str, offsets: Mapping[Where, Committed], until: float = math.inf, timeout: float = LONG
+    ) -> Taken | None:
         """Commit offsets of a group; without their metadata where it is too long. None if the group has members.
 
         After `until` on the monotonic clock nothing is sent, nor sent again: somebody may have committed higher offsets
         since we have read those of the target. (What librdkafka sends again by itself is not bound by it.) Raises
         ClusterAway, with TooLate, or PartitionError.
         """
-        answer = dict(self._answer(group, offsets, until))
+        answer = dict(self._answer(group, offsets, until, timeout))
         if bare := {where: Committed(offsets[where].offset, "") for where in offsets if answer[where] == _TOO_LONG}:
-            answer |= self._answer(group, bare, until)
+            answer |= self._answer(group, bare, until, timeout)
         if set(answer.values()) == {_HAS_MEMBERS}:
             return None
         errors = {where: answer[where] for where in offsets if answer[where] != NONE}
@@ -125,18 +128,18 @@ class GroupCommits:
         taken = {where: bare.get(where, at) for where, at in offsets.items() if where not in errors}
         return taken, {where: not_committed(group, texts[code]) for where, code in errors.items()}
 
-    def _answer(self, group: str, offsets: Mapping[Where, Committed], until: float) -> Answer:
+    def _answer(self, group: str, offsets: Mapping[Where, Committed], until: float, timeout: float) -> Answer:
         self._end_earlier(group)
         if not self._needs_librdkafka:
             try:
-                return self._commit(group, offsets, until)
+                return self._commit(group, offsets, until, timeout)
             except Unsupported as error:
                 self._needs_librdkafka = True
                 # Not more than debug: each group round says it again.
                 said = {"cluster": self._there.alias, "reason": str(error)}
                 log.debug("metadata of groups gets a NUL at its end", extra=said)
         self._check_time(group, until)
-        return self._of_librdkafka.commit(group, offsets)
+        return self._of_librdkafka.commit(group, offsets, timeout)
 
     def _connected(self) -> wire.Cluster:
         if self._client is None:
@@ -170,11 +173,11 @@ class GroupCommits:
     def _forget(self, group: str) -> None:
         self._sent.pop(group).client.close()
 
-    def _commit(self, group: str, offsets: Mapping[Where, Committed], until: float) -> Answer:
+    def _commit(self, group: str, offsets: Mapping[Where, Committed], until: float, timeout: float) -> Answer:
         try:
             client = self._connected()
             ask = partial(self._answered, client, group, offsets, until)
-            return self._runner.run(asked(client, group, ask, ANSWER_TIMEOUT, until))
+            return self._runner.run(asked(client, group, ask, min(timeout, ANSWER_TIMEOUT), until))
         except Unavailable as error:
             late = time.monotonic() >= until and group not in self._sent
             raise (TooLate if late else ClusterAway)(self._there.alias, not_committed(group, error)) from error

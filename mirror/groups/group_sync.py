@@ -15,6 +15,7 @@ from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import Choice, Outcome, choose, is_due
 from mirror.groups.group_commits import GroupCommits, TooLate
 from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.groups.patience import Patience
 from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translator
@@ -25,7 +26,6 @@ from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
 
-AWAY_MAX = 3  # groups without an answer in one part of a round; after more of them, the cluster counts as away
 FRESH = 2.0  # seconds in which a commit may follow on a look at the target: others commit there, too
 NOT_MIRRORED = "the topic is not mirrored"
 WITHOUT_METADATA = "committed without its metadata, which is too long for the target"
@@ -53,6 +53,7 @@ class _Round:
     active: Collection[str]  # groups that have members on the target, as far as it is known
     there: GroupOffsets  # of the target
     renew_interval: float
+    patience: Patience  # with the target's coordinators
 
 
 def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
@@ -75,7 +76,6 @@ class GroupSync:
         self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
         self.left_out: Mapping[str, str] = {}  # groups of other types than consumer groups, and why they are not synced
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
-        self._away = 0  # groups without an answer in this part of the round: reading offsets, or syncing
         self._judged = False  # True once groups.include was compared with the source's groups
 
     def close(self) -> None:
@@ -101,14 +101,14 @@ class GroupSync:
         active = self._target.active_groups() if self._flow.groups.sync and mirrored else set()
         found: list[GroupOffset] = []
         synced = [name for name, some in offsets.items() if self._flow.groups.sync and not mirrored.isdisjoint(some)]
-        self._away = 0
         with closing(GroupOffsets(self._flow.target)) as there, self._target_groups.round(synced):
             there.find(synced)
-            about = _Round(ends, active, there, renew_interval)
+            about = _Round(ends, active, there, renew_interval, Patience())
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
                 others = {p: at for p, at in some.items() if p not in mirrored}
                 found += _untranslated(name, others, about, Outcome.UNTRANSLATED, NOT_MIRRORED)
+            about.patience.end()
         if not self.refused:  # otherwise groups are missing that still exist
             current = {(each.group, each.partition) for each in found}
             self._written = {key: at for key, at in self._written.items() if key in current}
@@ -127,17 +127,19 @@ class GroupSync:
         }
         found: dict[str, dict[Partition, Committed]] = {}
         refused: dict[str, str] = {}
-        self._away = 0
         with closing(GroupOffsets(self._flow.source)) as here:
             here.find(names)
             others, are_all = here.others()
+            patience = Patience()
             for name in names:
                 try:
-                    found[name], failed = here.of(name, partitions)
+                    found[name], failed = here.of(name, partitions, patience.timeout)
                     refused.update((name, reason) for reason in list(failed.values())[:1])
+                    patience.note(None)
                 except (ClusterAway, PartitionError) as error:
-                    self._allow(error)
+                    patience.note(error)
                     refused[name] = str(error)
+            patience.end()
         if not are_all:  # then what was said before still counts
             others = {name: reason for name, reason in self.left_out.items() if name not in names} | others
         left_out = {name: others[name] for name in taking_part(self._flow, others)}
@@ -153,21 +155,19 @@ class GroupSync:
             if reason := warning(groups_match_nothing(self._flow.groups.include, groups)):
                 log.warning("entries match no group", extra={"flow": self._flow.name, "reason": reason})
 
-    def _allow(self, error: ClusterAway | PartitionError) -> None:
-        """Raise the error if so many groups had no answer that the cluster must be away, and not just a coordinator."""
-        self._away += isinstance(error, ClusterAway)
-        if self._away > AWAY_MAX:
-            raise error
-
     def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
         """Sync one group. If a cluster refuses or does not answer, all partitions of the group are DENIED."""
+        if not offsets:
+            return []
         try:
             try:
-                return self._synced(group, offsets, about)
+                found = self._synced(group, offsets, about)
             except TooLate:  # a coordinator moves, or we stood still: now the target is read again
-                return self._synced(group, offsets, about)
+                found = self._synced(group, offsets, about)
+            about.patience.note(None)
+            return found
         except (ClusterAway, PartitionError) as error:
-            self._allow(error)
+            about.patience.note(error)
             return _untranslated(group, offsets, about, Outcome.DENIED, str(error))
 
     def _synced(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
@@ -202,7 +202,7 @@ class GroupSync:
         """The group's offsets on the target, and why those of some partitions are not known."""
         if not self._flow.groups.sync:
             return {}, {}
-        return about.there.of(group, self._remotes(partitions))
+        return about.there.of(group, self._remotes(partitions), about.patience.timeout)
 
     def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
         """The remote partition of each source partition."""
@@ -238,7 +238,8 @@ class GroupSync:
         due, wanted = ({p: at for p, at in some.items() if p not in gone} for some in (due, wanted))
         if due:
             remote = self._remotes(due)
-            answer = self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}, until)
+            there, timeout = {remote[p]: at for p, at in due.items()}, about.patience.timeout
+            answer = self._target_groups.commit(group, there, until, timeout)
             if answer is None:
                 return None
             taken, refused = answer
