@@ -76,6 +76,7 @@ class GroupSync:
         self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
         self.left_out: Mapping[str, str] = {}  # groups of other types than consumer groups, and why they are not synced
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
+        self._names: Collection[str] = ()  # of the groups that took part in the last round
         self._judged = False  # True once groups.include was compared with the source's groups
 
     def close(self) -> None:
@@ -116,9 +117,11 @@ class GroupSync:
 
     def _offsets(self) -> dict[str, dict[Partition, Committed]]:
         """The committed offsets on the source of each group that takes part. Raises ClusterAway."""
-        listed = self._source.groups()
-        self._log_entries(listed)
-        names = taking_part(self._flow, listed)
+        listed, are_listed = self._source.listed_groups()
+        if are_listed:
+            self._log_entries(listed)
+        # A broker that does not tell its groups hides them. So those that were known before are asked for all the same.
+        names = self._names = taking_part(self._flow, listed if are_listed else {*listed, *self._names})
         partitions = {
             Partition(name, n): (name, n)
             for name, count in self._source.partitions().items()

@@ -85,6 +85,7 @@ class Source:
     """In place of the source: the groups that brokers list, and those whose coordinator does not answer."""
 
     listed: Sequence[str] = ()
+    are_all = True  # False: a broker does not list its groups
     silent: Collection[str] = ()
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +95,8 @@ class Source:
         for name in ("Translator", "GroupCommits"):
             monkeypatch.setattr(group_sync, name, lambda _: SimpleNamespace())
 
-    def groups(self) -> Sequence[str]:
-        return self.listed
+    def listed_groups(self) -> tuple[Sequence[str], bool]:
+        return self.listed, self.are_all
 
     def partitions(self) -> Mapping[str, int]:
         return {"orders": 1}
@@ -138,6 +139,20 @@ def test_a_source_of_which_no_coordinator_answers_is_away(source: Source, groups
     with pytest.raises(ClusterAway):
         sync._offsets()
     assert len(source.timeouts) == asked
+
+
+def test_a_group_is_kept_while_its_broker_lists_none(source: Source, caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked for: its coordinator answers, or the group is named with the reason. So it is not forgotten."""
+    sync = GroupSync(flow())
+    source.listed, source.are_all = [], False
+    assert not sync._offsets() and not caplog.records, "nobody knows whether a group matches"
+    source.listed, source.are_all = ["a", "b", "c"], True
+    assert set(sync._offsets()) == {"a", "b", "c"}
+    source.listed, source.are_all, source.silent = ["c", "d"], False, ["b"]
+    for _ in range(2):
+        assert set(sync._offsets()) == {"a", "c", "d"} and sync.refused.keys() == {"b"}
+    source.are_all = True
+    assert set(sync._offsets()) == {"c", "d"} and not sync.refused, "the others were deleted"
 
 
 def test_a_group_of_another_type_stays_named_while_its_broker_does_not_answer(
