@@ -139,9 +139,9 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
     commit = GroupCommits.commit
 
-    def counted(self: GroupCommits, group: str, offsets: Mapping[Where, Committed], until: float) -> Taken | None:
+    def counted(self: GroupCommits, group: str, offsets: Mapping[Where, Committed], *limits: float) -> Taken | None:
         counts[group] += 1
-        return commit(self, group, offsets, until)
+        return commit(self, group, offsets, *limits)
 
     monkeypatch.setattr(GroupCommits, "commit", counted)
     return counts
