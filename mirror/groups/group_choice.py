@@ -15,7 +15,7 @@ AHEAD = "ahead of the copy: the end of the copy stands for it"
 
 
 class Outcome(StrEnum):
-    """How a group stands in one partition."""
+    """What the last round did with a group's offset in one partition."""
 
     EXACT = "exact"  # its offset is translated, and stands on the target if groups are synced
     EARLIER = "earlier"  # with active_active: an earlier offset stands for it, so that nothing is passed over

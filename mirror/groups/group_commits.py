@@ -158,7 +158,7 @@ class GroupCommits:
             raise PartitionError(not_committed(group, error)) from error
         finally:
             if group in self._sent:
-                self._client = None  # a broker answers in order: no other commit has to wait behind this one
+                self._client = None  # a broker answers in order: no other commit has to wait for this one
         failed = [answer[where] for where in offsets if answer[where] != NONE]
         if not failed or failed[0] == _HAS_MEMBERS:
             return not failed
