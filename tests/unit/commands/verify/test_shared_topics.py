@@ -16,7 +16,7 @@ from mirror.commands.verify.partition_comparison import Result
 from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.shared_topics import Record, Shared
 from mirror.commands.verify.verify import InProcess, verify
-from mirror.kafka.provenance import NAME, Screen
+from mirror.kafka.provenance import NAME, ProvenanceFilter
 
 HERE = ("orders", 3)
 TO_B, TO_A = Shared("a", "id-a", "id-b"), Shared("b", "id-b", "id-a")
@@ -74,7 +74,7 @@ class World:
         new = [each for each in self.logs[source] if int(each.offset() or 0) >= self.positions[source]][:most]
         if not new:
             return
-        kept, headers = Screen(HERE, HERE, (f"id-{source}", f"id-{target}"))(new, [m.headers() for m in new])
+        kept, headers = ProvenanceFilter(HERE, HERE, (f"id-{source}", f"id-{target}"))(new, [m.headers() for m in new])
         for message, given in zip(kept, headers, strict=True):
             self.write(target, message.value() or b"", given, message.timestamp()[1])
         self.ends[target] += bool(kept)  # the transaction's marker
