@@ -19,7 +19,7 @@ from mirror.wire.access import access
 from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES
-from mirror.wire.fetch import FetchAnswer, Fetched
+from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, Leader, Topic
 from mirror.wire.pool import Pool
 from mirror.wire.requests import Request
@@ -389,7 +389,7 @@ class Led(Scripted):
         self.asked.append(f"Fetch of {node}")
         new = Leader(2, 6) if node == 1 else None
         records = memoryview(b"" if new else b"records")
-        found = Fetched(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 0, (), records, None, new, -1)
+        found = PartitionAnswer(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 0, (), records, None, new, -1)
         answered: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         answered.set_result(FetchAnswer(0, 0, [(ID, found)], {2: ("b", 22)} if new else {}, 0))
         return SimpleNamespace(send=lambda _: answered)
