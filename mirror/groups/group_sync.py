@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.flow_back import SharedTranslator
-from mirror.groups.group_choice import Choice, Outcome, choose, is_due
+from mirror.groups.group_choice import Choice, GroupOutcome, choose, is_due
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed, GroupOffsets
 from mirror.groups.translated import Translation
@@ -39,7 +39,7 @@ class GroupOffset:
     lag: int | None  # records on the source that it has not read; None: not known
     downstream: int | None  # its translated offset, or for `ahead` the end of the copy; None: unknown
     committed: int | None  # its offset on the target; None: none, or groups are not synced
-    outcome: Outcome
+    outcome: GroupOutcome
     reason: str  # why the outcome is not "exact"; "" if it is
 
 
@@ -106,7 +106,7 @@ class GroupSync:
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
                 others = {p: at for p, at in some.items() if p not in mirrored}
-                found += _untranslated(name, others, about, Outcome.UNTRANSLATED, NOT_MIRRORED)
+                found += _untranslated(name, others, about, GroupOutcome.UNTRANSLATED, NOT_MIRRORED)
         if not self.refused:  # otherwise groups are missing that still exist
             current = {(each.group, each.partition) for each in found}
             self._written = {key: at for key, at in self._written.items() if key in current}
@@ -169,14 +169,14 @@ class GroupSync:
                 chosen, due = _chosen(translated, before, active=True), {}
         except (ClusterAway, PartitionError) as error:
             self._allow(error)
-            return _untranslated(group, offsets, about, Outcome.DENIED, str(error))
+            return _untranslated(group, offsets, about, GroupOutcome.DENIED, str(error))
         found = []
         for partition, choice in chosen.items():
             at, there = offsets[partition], due.get(partition, before.get(partition))
             lag, committed = _lag(about.ends, partition, at), None if there is None else there.offset
             outcome, reason = choice.outcome, choice.reason
             if partition in failed:
-                outcome, reason = Outcome.DENIED, failed[partition]
+                outcome, reason = GroupOutcome.DENIED, failed[partition]
             found.append(GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason))
         return found
 
@@ -266,7 +266,7 @@ def _lag(ends: Mapping[Partition, int], partition: Partition, at: Committed) -> 
 
 
 def _untranslated(
-    group: str, offsets: Mapping[Partition, Committed], about: _Round, outcome: Outcome, reason: str
+    group: str, offsets: Mapping[Partition, Committed], about: _Round, outcome: GroupOutcome, reason: str
 ) -> list[GroupOffset]:
     return [
         GroupOffset(group, p, at, _lag(about.ends, p, at), None, None, outcome, reason) for p, at in offsets.items()

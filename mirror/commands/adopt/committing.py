@@ -9,7 +9,7 @@ from dataclasses import replace
 from confluent_kafka import Consumer
 
 from mirror.clock import Clock
-from mirror.commands.adopt.selection import OURS, Outcome, Result
+from mirror.commands.adopt.selection import OURS, AdoptOutcome, Result
 from mirror.control.decisions import chosen
 from mirror.errors import MirrorError
 from mirror.kafka.clients import group_reader
@@ -68,7 +68,7 @@ def commit(
     return results
 
 
-def _outcome(reason: str) -> Outcome:
+def _outcome(reason: str) -> AdoptOutcome:
     if reason == OURS:
         return "left alone"
     return "refused" if reason else "adopted"

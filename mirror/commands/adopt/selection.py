@@ -10,7 +10,7 @@ from mirror.commands.moved_partition import FOREIGN, MovedPartition
 from mirror.model import Partition, Position
 from mirror.target.connect_offsets import Recorded, Sync
 
-Outcome = Literal["adopted", "would be adopted", "left alone", "refused"]
+AdoptOutcome = Literal["adopted", "would be adopted", "left alone", "refused"]
 
 OURS = "it has a position of mirror's"
 NOT_OURS = "the flow does not mirror it, or the source does not have it"
@@ -35,7 +35,7 @@ class Candidate:
 class Result(MovedPartition):
     """What has become of one partition. What is not known is None."""
 
-    outcome: Outcome
+    outcome: AdoptOutcome
     reason: str = ""
     recorded: int | None = None  # MirrorMaker's position
     position: int | None = None  # ours
@@ -87,7 +87,7 @@ def _may_be_replaced(ours: Position, theirs: Recorded | None) -> bool:
     return ours.is_handed_back or further
 
 
-def _without_comparison(partition: Partition, known: Known) -> tuple[Outcome, str] | None:
+def _without_comparison(partition: Partition, known: Known) -> tuple[AdoptOutcome, str] | None:
     """The outcome of a partition whose position need not or can't be looked for, and why; None if it can."""
     remote, found, ours = known.remote[partition], known.recorded.get(partition), known.positions.get(partition)
     end = known.ends.get(remote)

@@ -15,7 +15,7 @@ from mirror.naming import ReplicationPolicy, some_of
 from mirror.settings import Flow
 from mirror.target.connect_offsets import Recorded
 
-Outcome = Literal["handed back", "would be handed back", "left alone", "refused"]
+HandBackOutcome = Literal["handed back", "would be handed back", "left alone", "refused"]
 
 NOTHING = "mirror has copied nothing of it"
 STAYS = "mirror has no position of it: MirrorMaker's own stays"
@@ -38,7 +38,7 @@ REFUSED = "mirror was blocked, because the target refuses the next record: Mirro
 class Result(MovedPartition):
     """What has become of one partition. What is not known is None."""
 
-    outcome: Outcome
+    outcome: HandBackOutcome
     reason: str = ""
     recorded: int | None = None  # MirrorMaker's position as it was
     position: int | None = None  # ours
