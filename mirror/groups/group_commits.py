@@ -20,7 +20,7 @@ from mirror.groups.commits_of_librdkafka import (
     CommitsOfLibrdkafka,
     not_committed,
 )
-from mirror.groups.group_coordinator import LATE, asked, find
+from mirror.groups.group_coordinator import LATE, asked, find_group_coordinators
 from mirror.groups.group_offsets import Committed
 from mirror.kafka.credentials import properties_of
 from mirror.settings import Cluster
@@ -120,7 +120,7 @@ class GroupCommits:
     def _connected(self) -> wire.Cluster:
         if self._client is None:
             self._client = wire.Cluster(access(properties_of(self._there)))
-            self._runner.run(find(self._client, self._groups))
+            self._runner.run(find_group_coordinators(self._client, self._groups))
         return self._client
 
     def _disconnect(self) -> None:

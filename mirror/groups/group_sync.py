@@ -101,7 +101,7 @@ class GroupSync:
         synced = [name for name, some in offsets.items() if self._flow.groups.sync and not mirrored.isdisjoint(some)]
         self._away = 0
         with closing(GroupOffsets(self._flow.target)) as there, self._target_groups.round(synced):
-            there.find(synced)
+            there.find_coordinators(synced)
             about = _Round(ends, active, there, renew_interval)
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
@@ -127,7 +127,7 @@ class GroupSync:
         refused: dict[str, str] = {}
         self._away = 0
         with closing(GroupOffsets(self._flow.source)) as here:
-            here.find(names)
+            here.find_coordinators(names)
             others, are_all = here.others()
             for name in names:
                 try:

@@ -231,11 +231,11 @@ class Cluster:
                 self._doubted.discard((name, partition))
 
     def _finder(self, kind: int) -> Callable[[Set[str]], Awaitable[Mapping[str, Coordinator]]]:
-        async def find(names: Set[str]) -> Mapping[str, Coordinator]:
+        async def coordinators_of(names: Set[str]) -> Mapping[str, Coordinator]:
             found = await self.ask(find_coordinators(kind, names))
             missing = names - found.keys()
             if missing:
                 raise Malformed(f"the answer to FindCoordinator does not have {min(missing)}")
             return found
 
-        return find
+        return coordinators_of

@@ -181,7 +181,7 @@ class _Command:
         if logs is None:
             return _refused(candidate, "the source gives no offsets of it")
         try:
-            found = comparer.find(candidate, logs)
+            found = comparer.find_position(candidate, logs)
         except MirrorError as error:
             return _refused(candidate, str(error))
         if isinstance(found, Undecided):
