@@ -32,7 +32,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Result(MovedPartition):
+class AdoptResult(MovedPartition):
     """What has become of one partition. What is not known is None."""
 
     outcome: AdoptOutcome
@@ -56,25 +56,25 @@ class Known:
     exactly_once: bool  # MirrorMaker has committed its positions in the transactions of the records
 
 
-def select(known: Known) -> tuple[list[Candidate], list[Result]]:
+def select(known: Known) -> tuple[list[Candidate], list[AdoptResult]]:
     """The partitions whose positions are looked for, and the results of all others."""
     chosen = [_choose(partition, known) for partition in sorted(known.remote)]
     strange = [
-        Result(partition, None, "left alone", NOT_OURS, found.position if not found.problem else None)
+        AdoptResult(partition, None, "left alone", NOT_OURS, found.position if not found.problem else None)
         for partition, found in sorted(known.recorded.items())
         if partition not in known.remote
     ]
     candidates = [each for each in chosen if isinstance(each, Candidate)]
-    return candidates, [*(each for each in chosen if isinstance(each, Result)), *strange]
+    return candidates, [*(each for each in chosen if isinstance(each, AdoptResult)), *strange]
 
 
-def _choose(partition: Partition, known: Known) -> Candidate | Result:
+def _choose(partition: Partition, known: Known) -> Candidate | AdoptResult:
     remote, found = known.remote[partition], known.recorded.get(partition)
     sync = known.syncs.get(partition)
     outcome = _without_comparison(partition, known)
     if outcome is not None:
         recorded = found.position if found is not None and not found.problem else None
-        return Result(partition, remote, *outcome, recorded)
+        return AdoptResult(partition, remote, *outcome, recorded)
     if found is not None:
         return Candidate(partition, remote, found.position, sync, known.exactly_once)
     assert sync is not None

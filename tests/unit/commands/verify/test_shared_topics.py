@@ -12,7 +12,7 @@ from confluent_kafka import Message
 
 from mirror.batches.records import Content, encode
 from mirror.commands.verify.digests import Digester, Stretch
-from mirror.commands.verify.partition_comparison import Result
+from mirror.commands.verify.partition_comparison import ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.shared_topics import Record, Shared
 from mirror.commands.verify.verify import InProcess, verify
@@ -80,7 +80,7 @@ class World:
         self.ends[target] += bool(kept)  # the transaction's marker
         self.positions[source] = int(new[-1].offset() or 0) + 1
 
-    def compare(self, shared: Shared) -> Result:
+    def compare(self, shared: Shared) -> ComparisonResult:
         source, target = shared.source, "b" if shared.source == "a" else "a"
         ranges = PartitionRanges(
             Side(source, *HERE, 0, self.positions[source]),
