@@ -12,7 +12,7 @@ from mirror.commands.text_table import Cell, table
 from mirror.errors import MirrorError
 from mirror.settings import Flow
 from mirror.text import ABSENT, plural
-from mirror.topics.config_sync import ConfigSync, Outcome, TopicConfig
+from mirror.topics.config_sync import ConfigOutcome, ConfigSync, TopicConfig
 
 REMOVED = "(the target's default)"
 
@@ -40,7 +40,7 @@ def read_configs(flow: Flow) -> ConfigStatus:
         found = [each for some in sync.compare(sync.existing()) for each in some]
     except MirrorError as error:
         return ConfigStatus(flow.name, flow.sync_topic_configs, 0, reason=str(error))
-    others = tuple(each for each in found if each.outcome is not Outcome.IN_STEP)
+    others = tuple(each for each in found if each.outcome is not ConfigOutcome.IN_STEP)
     return ConfigStatus(flow.name, flow.sync_topic_configs, len(found) - len(others), others)
 
 

@@ -36,7 +36,7 @@ EFFECTS: dict[Choice, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Obeyed):
+class DecisionOutcome(Obeyed):
     """What was decided."""
 
     decided: tuple[str, ...]  # a line for each partition that was decided about
@@ -57,7 +57,7 @@ class Outcome(Obeyed):
         return "\n".join(lines)
 
 
-def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float) -> Outcome:
+def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float) -> DecisionOutcome:
     """Decide about the partitions of `scope` that wait for such a decision, and wait until their tasks obey.
 
     It waits for `timeout` seconds at most. `offset` is used by the choice `at` only. Raises ConfigError for a topic
@@ -72,7 +72,7 @@ def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float
     if choice == "at":
         _check_offset(flow, [decision.partition for decision in decisions], offset)
     if not decisions:
-        return Outcome(flow=flow.name, scope=scope, decided=(), waiting=(), served=found.state == "running")
+        return DecisionOutcome(flow=flow.name, scope=scope, decided=(), waiting=(), served=found.state == "running")
     with closing(StatusReader(flow)) as status:  # before the decision is written, so that no report is missed
         ControlWriter(flow).decide(decisions)
         paused = {Partition(p.topic, p.partition) for p in undecided if p.state == State.PAUSED.value}
@@ -80,7 +80,7 @@ def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float
         _await(status, found, left, timeout)
     decided = tuple(line(p, choice, offset) for p in undecided)
     served = found.state == "running"
-    return Outcome(flow=flow.name, scope=scope, decided=decided, waiting=tuple(sorted(left)), served=served)
+    return DecisionOutcome(flow=flow.name, scope=scope, decided=decided, waiting=tuple(sorted(left)), served=served)
 
 
 def waiting(partitions: Sequence[ReportedPartition], scope: Scope, choice: Choice) -> list[ReportedPartition]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mirror.commands.text_table import Cell, table
 from mirror.errors import MirrorError
-from mirror.groups.group_choice import Outcome
+from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_sync import GroupOffset, GroupSync
 from mirror.groups.translator import AT_LEAST_ONCE
 from mirror.settings import Flow
@@ -65,7 +65,7 @@ def shown(status: GroupStatus) -> str:
         ]
         for each in status.offsets
     ]
-    for some, outcome in ((status.refused, Outcome.DENIED.value), (status.left_out, "left out")):
+    for some, outcome in ((status.refused, GroupOutcome.DENIED.value), (status.left_out, "left out")):
         rows += [[name, *[ABSENT] * 5, outcome, reason] for name, reason in sorted(some.items())]
     heads = ["group", "partition", "offset", "lag", "translated", "on the target", "outcome", "reason"]
     return table(heads, rows)

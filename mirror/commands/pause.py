@@ -22,7 +22,7 @@ from mirror.timing import NO_SERVICE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Obeyed):
+class OrderOutcome(Obeyed):
     """The result of an order."""
 
     paused: bool
@@ -53,7 +53,7 @@ def check_scope(flow: Flow, scope: Scope) -> None:
         raise ConfigError([f"flow {flow.name} does not mirror topic {scope.topic}: see its topics and exclude"])
 
 
-def give_order(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
+def give_order(flow: Flow, scope: Scope, paused: bool, timeout: float) -> OrderOutcome:
     """Order that `scope` of a flow is paused or copied, and wait up to `timeout` seconds until its tasks obey.
 
     Raises ConfigError for a topic that the flow does not mirror, ClusterAway or FlowError if the order can't be
@@ -69,7 +69,7 @@ def give_order(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcom
 
 def _await(
     flow: Flow, scope: Scope, paused: bool, timeout: float, control: ControlReader, status: StatusReader
-) -> Outcome:
+) -> OrderOutcome:
     begun, served = time.monotonic(), False
     obeying: set[Partition] = set()
     while True:
@@ -81,7 +81,7 @@ def _await(
         patience = timeout if served else min(timeout, NO_SERVICE)
         if not running or not waiting or time.monotonic() - begun > patience:
             served = running and (served or not waiting)
-            return Outcome(
+            return OrderOutcome(
                 flow=flow.name, scope=scope, paused=paused, partitions=len(wanted), waiting=waiting, served=served
             )
         for report in status.poll(0.2):

@@ -75,7 +75,7 @@ class OtherFlow:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConflictingFlow:
     """A flow that conflicts with ours, and the reason as a text for people."""
 
     other: OtherFlow
@@ -160,20 +160,20 @@ def lineage(ours: OwnFlow, others: Iterable[OtherFlow]) -> Lineage:
 class Ruling(NamedTuple):
     """The conflict that keeps us from copying. If `gives_way`, we withdraw our announcement and stop our plan."""
 
-    finding: Finding
+    conflicting: ConflictingFlow
     gives_way: bool
 
 
-def rule(ours: Key, findings: Sequence[Finding], new: bool, announced: bool) -> Ruling | None:
+def rule(ours: Key, conflicting_flows: Sequence[ConflictingFlow], new: bool, announced: bool) -> Ruling | None:
     """Decide whether we may copy: None if we may, or if we have not `announced` yet and may do so.
 
     `new` is True if our current plan lacks some of what we want to copy. If it lacks nothing, flows that have only
     announced give way to us, because our plan counts for more than their announcement.
     """
-    alive = [finding for finding in findings if finding.other.alive]
-    for finding in alive:
-        if finding.other.copies or (new and finding.other.key < ours):
-            return Ruling(finding, True)
+    alive = [conflicting for conflicting in conflicting_flows if conflicting.other.alive]
+    for conflicting in alive:
+        if conflicting.other.copies or (new and conflicting.other.key < ours):
+            return Ruling(conflicting, True)
     return Ruling(alive[0], False) if alive and new and announced else None
 
 
@@ -187,10 +187,10 @@ class Note(NamedTuple):
         return f"{self.problem}; {self.remedy}"
 
 
-def refusal(ours: OwnFlow, finding: Finding) -> Note:
+def refusal(ours: OwnFlow, conflicting: ConflictingFlow) -> Note:
     """The note that explains why our flow does not run."""
     return Note(
-        _both(ours, finding),
+        _both(ours, conflicting),
         f"nothing is copied until that flow is stopped, or has been silent for {duration(ALIVE)}: stop one of the two "
         "for good, or give them topics that do not overlap",
     )
@@ -214,11 +214,11 @@ def old_copies_refusal(ours: OwnFlow, topic: str, other: str) -> Note:
     )
 
 
-def warning(ours: OwnFlow, finding: Finding) -> Note:
+def warning(ours: OwnFlow, conflicting: ConflictingFlow) -> Note:
     """The note about a conflicting flow that shows no sign of life."""
-    return Note(_both(ours, finding), "that flow is silent, so it is ignored: don't start it again")
+    return Note(_both(ours, conflicting), "that flow is silent, so it is ignored: don't start it again")
 
 
-def _both(ours: OwnFlow, finding: Finding) -> str:
-    other = finding.other
-    return f"flow {ours.name} conflicts with flow {other.name} ({other.key.topic} on {other.on}): {finding.why}"
+def _both(ours: OwnFlow, conflicting: ConflictingFlow) -> str:
+    other = conflicting.other
+    return f"flow {ours.name} conflicts with flow {other.name} ({other.key.topic} on {other.on}): {conflicting.why}"

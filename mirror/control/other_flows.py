@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from mirror.control.cluster_plans import UNCHECKED, ClusterPlans, control_topic
 from mirror.control.conflicts import (
-    Finding,
+    ConflictingFlow,
     Key,
     Note,
     OtherFlow,
@@ -47,7 +47,7 @@ class OthersView:
     """What the other flows mean for ours."""
 
     ours: OwnFlow
-    findings: tuple[Finding, ...]
+    conflicting_flows: tuple[ConflictingFlow, ...]
     lineage: Lineage
     doubts: tuple[Note, ...]  # what cannot be determined, and why
     old_copies: tuple[Note, ...] = ()  # records that would come back, because they lack the mark's header
@@ -59,12 +59,14 @@ class OthersView:
 
     @property
     def _conflicts(self) -> list[Note]:
-        return [refusal(self.ours, finding) for finding in self.findings if finding.other.alive]
+        return [refusal(self.ours, conflicting) for conflicting in self.conflicting_flows if conflicting.other.alive]
 
     @property
     def warnings(self) -> list[Note]:
         """Conflicting flows that are silent, and what cannot be determined."""
-        silent = [warning(self.ours, finding) for finding in self.findings if not finding.other.alive]
+        silent = [
+            warning(self.ours, conflicting) for conflicting in self.conflicting_flows if not conflicting.other.alive
+        ]
         return [*silent, *self.doubts]
 
 
@@ -96,13 +98,15 @@ class OtherFlows:
         self._siblings |= {service_id} | ({own.service_id} if own and not foreign else set())
         ours = self._ours(clusters, remotes, plan)
         others = [self._with_life(other) for other in self._others() if is_relevant(ours, other)]
-        findings = [Finding(other, why) for other in others if (why := conflict(ours, other))]
+        conflicting_flows = [ConflictingFlow(other, why) for other in others if (why := conflict(ours, other))]
         if own is not None and foreign and not own.stop:
-            findings.append(self._namesake(own))
+            conflicting_flows.append(self._namesake(own))
         doubts = self._source.doubts + self._target.doubts
         doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} do not report their ids", UNCHECKED)]
         doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
-        return OthersView(ours, tuple(findings), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours)))
+        return OthersView(
+            ours, tuple(conflicting_flows), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours))
+        )
 
     def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str], plan: Plan | None) -> OwnFlow:
         flow, known = self._flow, plan.known if plan else {}
@@ -148,13 +152,15 @@ class OtherFlows:
         alias = other.name.removesuffix(f"->{cluster.alias}")
         return replace(other, alive=cluster.silence(alias) < ALIVE)
 
-    def _namesake(self, own: Statement) -> Finding:
-        """The finding that the plan on our control topic belongs to a flow of our name that copies another cluster."""
+    def _namesake(self, own: Statement) -> ConflictingFlow:
+        """The conflict that the plan on our control topic belongs to a flow of our name that copies another cluster."""
         alias, target = self._flow.source.alias, self._flow.target.alias
         key = Key(own.service_id, self._target.cluster_id, self._flow.control_topic)
         alive = self._target.silence(alias) < ALIVE
         other = OtherFlow(key, self._flow.name, target, False, own, True, alive)
-        return Finding(other, f"that flow copies another cluster that has the alias {alias}, too: {own.clusters[0]}")
+        return ConflictingFlow(
+            other, f"that flow copies another cluster that has the alias {alias}, too: {own.clusters[0]}"
+        )
 
 
 def _starts(flow: Flow, topic: str, plan: Plan | None) -> Start:
@@ -231,11 +237,11 @@ class ConflictGuard:
             raise Conflict(str(view.old_copies[0]), True)
         self._warn(view)
         new = not flow_leader.has_planned(remotes, view.lineage)
-        ruling = rule(self._others.key(flow_leader.service_id), view.findings, new, announced)
+        ruling = rule(self._others.key(flow_leader.service_id), view.conflicting_flows, new, announced)
         if ruling:
             if ruling.gives_way:
                 flow_leader.stop_own_tasks()
-            raise Conflict(str(refusal(ours, ruling.finding)), ruling.gives_way)
+            raise Conflict(str(refusal(ours, ruling.conflicting)), ruling.gives_way)
 
     def _warn(self, view: OthersView) -> None:
         """Log each warning once, and again if it went away and came back."""

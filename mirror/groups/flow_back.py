@@ -29,7 +29,7 @@ class FlowBack:
         self._flow = flow
         self._plans = ClusterPlans(flow.source, flow.group, "", control_topic(flow.target.alias))
 
-    def find(self) -> Flow | None:
+    def find_flow(self) -> Flow | None:
         """The flow back, as far as its map needs it. None if there is none. Raises ClusterAway, ForeignPlan."""
         ours, _ = newest_plan(self._flow)
         if ours is None or len(ours.clusters) != 2:
@@ -67,7 +67,7 @@ class SharedTranslator:
 
     def refresh(self, partitions: list[Partition]) -> None:
         """Read positions and maps again, as Translator.refresh does, for both flows."""
-        found = self._finder.find()
+        found = self._finder.find_flow()
         if found != self._flow_back:
             if self._back is not None:
                 self._back.close()

@@ -14,8 +14,8 @@ WOULD_GO_BACK = "the target's offset is higher"
 AHEAD = "ahead of the copy: the end of the copy stands for it"
 
 
-class Outcome(StrEnum):
-    """How a group stands in one partition."""
+class GroupOutcome(StrEnum):
+    """What the last round did with a group's offset in one partition."""
 
     EXACT = "exact"  # its offset is translated, and stands on the target if groups are synced
     EARLIER = "earlier"  # with active_active: an earlier offset stands for it, so that nothing is passed over
@@ -26,7 +26,7 @@ class Outcome(StrEnum):
     DENIED = "denied"  # a cluster does not give or does not take the offset
 
 
-COMMITTED = (Outcome.EXACT, Outcome.EARLIER, Outcome.AHEAD)  # where groups are synced
+COMMITTED = (GroupOutcome.EXACT, GroupOutcome.EARLIER, GroupOutcome.AHEAD)  # where groups are synced
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Choice:
     """The translated offset, and whether it may be committed."""
 
     downstream: int | None
-    outcome: Outcome
+    outcome: GroupOutcome
     reason: str = ""
 
     @property
@@ -51,14 +51,14 @@ def choose(translation: Translation, end: Translation, before: int | None, activ
     ahead = translation.reason == Unknown.NOT_COPIED.value and end.translated is not None
     wanted = end.translated if ahead else translation.translated
     if wanted is None:
-        return Choice(None, Outcome.UNTRANSLATED, translation.reason)
+        return Choice(None, GroupOutcome.UNTRANSLATED, translation.reason)
     if before is not None and wanted < before:
-        return Choice(wanted, Outcome.BACKWARDS, f"{WOULD_GO_BACK}: {before} instead of {wanted}")
+        return Choice(wanted, GroupOutcome.BACKWARDS, f"{WOULD_GO_BACK}: {before} instead of {wanted}")
     if active and before != wanted:
-        return Choice(wanted, Outcome.ACTIVE, HAS_MEMBERS)
+        return Choice(wanted, GroupOutcome.ACTIVE, HAS_MEMBERS)
     if ahead:
-        return Choice(wanted, Outcome.AHEAD, AHEAD)
-    return Choice(wanted, Outcome.EARLIER if translation.reason else Outcome.EXACT, translation.reason)
+        return Choice(wanted, GroupOutcome.AHEAD, AHEAD)
+    return Choice(wanted, GroupOutcome.EARLIER if translation.reason else GroupOutcome.EXACT, translation.reason)
 
 
 def is_due(before: Committed | None, wanted: Committed, age: float | None, renew_interval: float) -> bool:

@@ -21,7 +21,7 @@ from mirror.groups.commits_of_librdkafka import (
     CommitsOfLibrdkafka,
     not_committed,
 )
-from mirror.groups.group_coordinator import LATE, asked, find
+from mirror.groups.group_coordinator import LATE, asked, find_group_coordinators
 from mirror.groups.group_offsets import Committed
 from mirror.groups.patience import LONG
 from mirror.kafka.credentials import properties_of
@@ -144,7 +144,7 @@ class GroupCommits:
     def _connected(self) -> wire.Cluster:
         if self._client is None:
             self._client = wire.Cluster(access(properties_of(self._there)))
-            self._runner.run(find(self._client, self._groups))
+            self._runner.run(find_group_coordinators(self._client, self._groups))
         return self._client
 
     def _disconnect(self) -> None:
@@ -187,7 +187,7 @@ class GroupCommits:
             raise PartitionError(not_committed(group, error)) from error
         finally:
             if group in self._sent:
-                self._client = None  # a broker answers in order: no other commit has to wait behind this one
+                self._client = None  # a broker answers in order: no other commit has to wait for this one
 
     async def _answered(
         self,

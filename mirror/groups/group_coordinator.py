@@ -21,7 +21,7 @@ FIND_TIMEOUT = 10.0  # seconds
 LATE = "no answer in time"
 
 
-async def find(client: Cluster, groups: Iterable[str]) -> None:
+async def find_group_coordinators(client: Cluster, groups: Iterable[str]) -> None:
     """Find the coordinators of many groups by one request.
 
     The client spares brokers: of questions that follow each other, each waits for up to half a second. Whoever is not

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirror.errors import ClusterAway, PartitionError, Unavailable, Unsupported, WireError
-from mirror.groups.group_coordinator import asked, find
+from mirror.groups.group_coordinator import asked, find_group_coordinators
 from mirror.groups.offsets_of_librdkafka import positions_of
 from mirror.groups.other_groups import other_groups
 from mirror.groups.patience import LONG
@@ -76,10 +76,10 @@ class GroupOffsets:
         except Unsupported as error:
             self._leave_out_metadata(error)
 
-    def find(self, groups: Iterable[str]) -> None:
+    def find_coordinators(self, groups: Iterable[str]) -> None:
         """Look for the coordinators of many groups at once, so that `of` need not do it one by one."""
         if self._client is not None:
-            self._runner.run(find(self._client, filter(is_usable_group, groups)))
+            self._runner.run(find_group_coordinators(self._client, filter(is_usable_group, groups)))
 
     def others(self) -> tuple[dict[str, str], bool]:
         """The groups that are no consumer groups, each with the reason why it is not synced; and whether these are all.

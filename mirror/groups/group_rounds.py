@@ -93,6 +93,6 @@ def synced_at(
     are what the newest round gives, `before` is the answer after the round before it.
     """
     mirrored = [each for each in found if each.reason != NOT_MIRRORED]
-    behind = {*refused, *(each.group for each in mirrored if each.outcome not in COMMITTED)}
-    in_step = {each.group for each in mirrored} - behind
-    return {group: at for group, at in before.items() if group in behind} | dict.fromkeys(in_step, now)
+    not_in_step = {*refused, *(each.group for each in mirrored if each.outcome not in COMMITTED)}
+    in_step = {each.group for each in mirrored} - not_in_step
+    return {group: at for group, at in before.items() if group in not_in_step} | dict.fromkeys(in_step, now)

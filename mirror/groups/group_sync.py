@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.flow_back import SharedTranslator
-from mirror.groups.group_choice import Choice, Outcome, choose, is_due
+from mirror.groups.group_choice import Choice, GroupOutcome, choose, is_due
 from mirror.groups.group_commits import GroupCommits, TooLate
 from mirror.groups.group_offsets import Committed, GroupOffsets
 from mirror.groups.patience import Patience
@@ -41,7 +41,7 @@ class GroupOffset:
     lag: int | None  # records on the source that it has not read; None: not known
     downstream: int | None  # its translated offset, or for `ahead` the end of the copy; None: unknown
     committed: int | None  # its offset on the target; None: none, or groups are not synced
-    outcome: Outcome
+    outcome: GroupOutcome
     reason: str  # why the outcome is not "exact", or that the metadata is left out; else ""
 
 
@@ -103,12 +103,12 @@ class GroupSync:
         found: list[GroupOffset] = []
         synced = [name for name, some in offsets.items() if self._flow.groups.sync and not mirrored.isdisjoint(some)]
         with closing(GroupOffsets(self._flow.target)) as there, self._target_groups.round(synced):
-            there.find(synced)
+            there.find_coordinators(synced)
             about = _Round(ends, active, there, renew_interval, Patience())
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
                 others = {p: at for p, at in some.items() if p not in mirrored}
-                found += _untranslated(name, others, about, Outcome.UNTRANSLATED, NOT_MIRRORED)
+                found += _untranslated(name, others, about, GroupOutcome.UNTRANSLATED, NOT_MIRRORED)
             about.patience.end()
         if not self.refused:  # otherwise groups are missing that still exist
             current = {(each.group, each.partition) for each in found}
@@ -131,7 +131,7 @@ class GroupSync:
         found: dict[str, dict[Partition, Committed]] = {}
         refused: dict[str, str] = {}
         with closing(GroupOffsets(self._flow.source)) as here:
-            here.find(names)
+            here.find_coordinators(names)
             others, are_all = here.others()
             patience = Patience()
             for name in names:
@@ -171,7 +171,7 @@ class GroupSync:
             return found
         except (ClusterAway, PartitionError) as error:
             about.patience.note(error)
-            return _untranslated(group, offsets, about, Outcome.DENIED, str(error))
+            return _untranslated(group, offsets, about, GroupOutcome.DENIED, str(error))
 
     def _synced(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
         translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
@@ -189,7 +189,7 @@ class GroupSync:
             is_bare = partition in due and due[partition].metadata != at.metadata
             outcome, reason = choice.outcome, choice.reason or (WITHOUT_METADATA if is_bare else "")
             if partition in failed:
-                outcome, reason = Outcome.DENIED, failed[partition]
+                outcome, reason = GroupOutcome.DENIED, failed[partition]
             found.append(GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason))
         return found
 
@@ -286,7 +286,7 @@ def _lag(ends: Mapping[Partition, int], partition: Partition, at: Committed) -> 
 
 
 def _untranslated(
-    group: str, offsets: Mapping[Partition, Committed], about: _Round, outcome: Outcome, reason: str
+    group: str, offsets: Mapping[Partition, Committed], about: _Round, outcome: GroupOutcome, reason: str
 ) -> list[GroupOffset]:
     return [
         GroupOffset(group, p, at, _lag(about.ends, p, at), None, None, outcome, reason) for p, at in offsets.items()

@@ -43,8 +43,8 @@ OF_SOURCE = (
 PATIENCE = 2.0  # seconds to wait for the end of a transaction in one remote partition
 PATIENCE_IN_ALL = 5.0  # seconds for all of them between two refreshes: there may be thousands
 RETRY = 0.05
-OPEN = "not known now: which records are copies can't be told while a transaction is open in"
-CUT_OFF = "not known now: the remote log ends before that, so it has lost its newest records"
+OPEN = "not known now: a transaction is open in {remote}, so mirror can't tell which records are copies"
+CUT_OFF = "not known now: the remote log ends before this offset, so it has lost its newest records"
 RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
@@ -72,7 +72,8 @@ class Translator:
         self._counter = CopyCounter(RecordCounter(flow), self._positions)
         self._seen: dict[Partition, Seen] = {}
         self._patience = PATIENCE_IN_ALL  # what is left of it since the last refresh
-        self._given_up: set[tuple[Partition, Count]] = set()  # since then: those for which nobody waits again
+        # Counts that timed out since the last refresh. They are not waited for again.
+        self._given_up: set[tuple[Partition, Count]] = set()
 
     def close(self) -> None:
         """End the clients."""
@@ -83,7 +84,8 @@ class Translator:
     def refresh(self, partitions: Sequence[Partition]) -> None:
         """Read the positions of these partitions, and then their map.
 
-        Raises ClusterAway, PartitionError, or FlowError if the plan can't be read or nothing names a remote topic.
+        Raises ClusterAway, PartitionError, or FlowError if the plan can't be read, or if neither the plan nor the
+        policy names the remote topic.
         """
         self._counter.forget()
         self._patience = PATIENCE_IN_ALL
@@ -97,7 +99,7 @@ class Translator:
         ends = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.latest()))
         configs, _ = self._target.topic_configs({remote.topic for remote in remotes.values()}, own=False)
         kept = {name for name, config in configs.items() if "compact" not in config.get(CLEANUP, "compact")}
-        # The source may be lost: then nothing can be written to a new topic there, either.
+        # If the source is lost, each topic counts as the one that was copied: a lost source gets no new topics.
         self._source_ids = {}
         with suppress(ClusterAway):
             self._source_ids, _ = self._source.ids_now({partition.topic for partition in partitions})
@@ -153,7 +155,7 @@ class Translator:
         return self._seen[partition]
 
     def entries(self, partition: Partition, position: Position) -> PartitionMap:
-        """The offset map of the partition, in the topics of this position."""
+        """The offset map of the partition, for the topic ids in this position."""
         return self._map.maps.get(Copied(*partition, position.topic_id, position.remote_id), PartitionMap())
 
     def unmoved(self, partitions: Iterable[Partition]) -> set[Partition]:
@@ -182,7 +184,7 @@ class Translator:
         return self._flow.of_topic(topic).start == "earliest" and transform_of(self._flow, topic) is not None
 
     def _untouched(self, partition: Partition, upstream: int) -> int | None:
-        """0 if nothing is copied yet, and the group has read only records that were left out; else None.
+        """0 if nothing is copied yet, and a transform has left out all records before `upstream`; else None.
 
         The log's end was read after the position. So if the log is empty, no record was copied in between.
         """
@@ -233,7 +235,7 @@ class Translator:
         look: Callable[[PartitionMap, End], int | Count | Unknown],
         counted: Callable[[Count, Sequence[int], int], int | Unknown],
     ) -> int | str:
-        """Look in the map, and count if need be. If that can't be told yet, look again in what was copied since.
+        """Look in the map, and count if need be. If that does not tell yet, look again in what was copied since.
 
         It looks a second time even if no patience is left. Raises ClusterAway, PartitionError.
         """
@@ -266,7 +268,7 @@ class Translator:
         if isinstance(found, Unknown):
             return found.value
         self._given_up.add((partition, found))
-        return f"{OPEN} {self._at(partition)}"
+        return OPEN.format(remote=self._at(partition))
 
     def _renewed(self, partition: Partition, before: Position) -> Position:
         """The position as it is now, in the same topics, and the map up to it. Raises ClusterAway, PartitionError."""

@@ -48,7 +48,7 @@ def route(values: Sequence[bytes | None], topic: str, partition: int) -> tuple[s
     return tuple(ids) if name == topic and number == str(partition) and all(ids) else ()
 
 
-class Screen:
+class ProvenanceFilter:
     """Of what comes from a source partition, leaves out what was on the target before, and gives the rest the header.
 
     The headers that it gives are shared by many records, so nobody may change them.

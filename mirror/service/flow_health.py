@@ -34,7 +34,7 @@ class FlowHealth:
         self._query = query
         self._silent = 0  # partitions without a task at the last check
         self._is_silent = OnChange()
-        self._failed = ""  # what Spark says of attempts at their tasks that have failed
+        self._failed = ""  # Spark's reason why tasks for these partitions failed
         self._hung = HungTasks()
         self._where = {"flow": flow.name}
 
@@ -64,10 +64,10 @@ class FlowHealth:
             self._status.remember(f"the task of slice {index} was lost, another one has taken the slice over")
 
     def _look(self) -> None:
-        """Find partitions that nobody reports: Spark does not report tasks that cannot start. And refused topics."""
+        """Find refused topics, and partitions that nobody reports: Spark does not report tasks that cannot start."""
         self._silent = self._status.silent_partitions()
-        # The first reason is kept while they are silent. With each attempt its number changes, and each change would be
-        # an event.
+        # The first reason is kept while they are silent. The reason has a number, which changes with each attempt, and
+        # each change would be an event.
         self._failed = (self._failed or self._query.failure_reason()) if self._silent else ""
         silent = f"{plural(self._silent, 'partition')} without a task for {duration(SILENCE)}" if self._silent else ""
         if self._failed:
@@ -105,7 +105,8 @@ class FlowHealth:
         can_run = count > 0 and self._query.can_run()
         if not self._hung.is_over(count, can_run, time.monotonic()):
             return
-        StatusReader(self._flow).close()  # raises ClusterAway: then silence says nothing of the tasks, which may copy
+        # Raises ClusterAway if the status topic can't be read. Then silence says nothing of the tasks: they may copy.
+        StatusReader(self._flow).close()
         self._query.abort()
         self._hung.restarted()
         hung = f"{plural(count, 'task')} did not answer"

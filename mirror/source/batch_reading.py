@@ -8,12 +8,12 @@ from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.errors import Malformed
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
-from mirror.wire.fetch import Fetched
+from mirror.wire.fetch import PartitionAnswer
 
 log = logging.getLogger(__name__)
 
 
-def read(feed: Feed, fetched: Fetched, held: Held, most: int) -> None:
+def read(feed: Feed, fetched: PartitionAnswer, held: Held, most: int) -> None:
     """Add the batches that fit to the feed, without markers and aborted records. It ends before one that does not.
 
     A broker may send more than the `most` bytes that it was asked for. Only the first batch may be that large.

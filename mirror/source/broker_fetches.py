@@ -16,7 +16,7 @@ from mirror.source.fetch_memory import FetchMemory
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, PASSING, failure
-from mirror.wire.fetch import FETCH, FetchAnswer, Fetched, Limits, Session, TopicKey, Wanted, fetch
+from mirror.wire.fetch import FETCH, FetchAnswer, Limits, PartitionAnswer, Session, TopicKey, Wanted, fetch
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _OUTDATED = -1  # in place of a position: no feed has it
 Key = tuple[bytes, int]  # topic id, partition
 
 
-class Fetcher(Protocol):
+class FeedPlacer(Protocol):
     """What a broker's session needs of the fetcher that has made it."""
 
     cluster: Cluster
@@ -58,7 +58,7 @@ class Fetcher(Protocol):
 class BrokerFetches:
     """The fetch session with one broker (KIP-227), and the feeds of the partitions that it leads."""
 
-    def __init__(self, fetcher: Fetcher, node: int) -> None:
+    def __init__(self, fetcher: FeedPlacer, node: int) -> None:
         self._fetcher = fetcher
         self._node = node
         self._feeds: dict[Key, Feed] = {}
@@ -197,7 +197,7 @@ class BrokerFetches:
 
     def _keep(
         self,
-        partitions: Sequence[tuple[bytes | str, Fetched]],
+        partitions: Sequence[tuple[bytes | str, PartitionAnswer]],
         addresses: Mapping[int, Address],
         wanted: dict[Key, Feed],
         size: int,
@@ -212,7 +212,7 @@ class BrokerFetches:
         finally:
             held.release()
 
-    def _give(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address], held: Held) -> None:
+    def _give(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address], held: Held) -> None:
         feed.stable = max(feed.stable, fetched.stable)
         if fetched.error:
             self._refused(feed, fetched, addresses)
@@ -235,7 +235,7 @@ class BrokerFetches:
         else:
             self._lose(feed)
 
-    def _refused(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address]) -> None:
+    def _refused(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address]) -> None:
         """Ask another broker, or hand the partition over."""
         error = fetched.error
         if error not in PASSING and not feed.follows_until:  # a follower may lag behind: the leader knows

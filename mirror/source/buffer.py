@@ -23,11 +23,11 @@ class RecordBuffer:
     A batch stays in the buffer until it is committed, so that a retry needs no second fetch.
     """
 
-    def __init__(self, start: int, screen: RecordFilter | None = None) -> None:
-        """`screen` leaves records out. A record that is left out looks like an aborted one: there is none."""
-        self._screen = screen
-        self.left_out = 0  # records that `screen` has left out; one that is fetched twice counts twice
-        self.screened_epoch = -1  # leader epoch of the last record of the newest `append` that left records out
+    def __init__(self, start: int, record_filter: RecordFilter | None = None) -> None:
+        """`record_filter` leaves records out. A record that is left out looks like an aborted one: there is none."""
+        self._filter = record_filter
+        self.left_out = 0  # records that `record_filter` has left out; one that is fetched twice counts twice
+        self.left_out_epoch = -1  # leader epoch of the last record of the newest `append` that left records out
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._keys: list[bytes | None] = []
@@ -57,12 +57,12 @@ class RecordBuffer:
             if not messages:
                 return
             end, headers = messages[-1].offset() + 1, read_headers(messages)
-            if self._screen is not None:
+            if self._filter is not None:
                 before, epoch = len(messages), leader_epoch(messages[-1])
-                messages, headers = self._screen(messages, headers)
+                messages, headers = self._filter(messages, headers)
                 if len(messages) < before:
                     self.left_out += before - len(messages)
-                    self.screened_epoch = epoch
+                    self.left_out_epoch = epoch
             keys = list(map(Message.key, messages))
             added = weights(messages, keys, headers)
             self._messages.extend(messages)
@@ -222,7 +222,7 @@ class RecordBuffer:
 
     def _reset(self, offset: int) -> None:
         self._messages, self._keys, self._headers, self._weights = [], [], [], []
-        self.weight, self.screened_epoch = 0, -1
+        self.weight, self.left_out_epoch = 0, -1
         self._from = self._to = offset
         self._accepting = self._sealed = False
         self._until = None

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mirror.topics.config_rounds import ConfigRound
-from mirror.topics.config_sync import Outcome, TopicConfig
+from mirror.topics.config_sync import ConfigOutcome, TopicConfig
 
-CONFIG_OUTCOMES = tuple(outcome.value for outcome in Outcome)
-SHOWN = (Outcome.DIFFERENT, Outcome.HIDDEN)
+CONFIG_OUTCOMES = tuple(outcome.value for outcome in ConfigOutcome)
+SHOWN = (ConfigOutcome.DIFFERENT, ConfigOutcome.HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

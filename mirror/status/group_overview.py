@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirror.groups.group_choice import Outcome
+from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import GroupOffset
 
 REASONS = 3  # of a group that are shown
-GROUP_OUTCOMES = tuple(outcome.value for outcome in Outcome)
+GROUP_OUTCOMES = tuple(outcome.value for outcome in GroupOutcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def _group(name: str, offsets: Sequence[GroupOffset], found: Round) -> GroupView
     known = [each.lag for each in offsets if each.lag is not None]
     reasons = [f"{each.partition}: {each.reason}" for each in offsets if each.reason]
     if refused is not None:
-        counts[Outcome.DENIED.value] += 1
+        counts[GroupOutcome.DENIED.value] += 1
         reasons.insert(0, refused)
     lag = sum(known) if len(known) == len(offsets) and refused is None else None
     outcomes = {outcome: counts[outcome] for outcome in GROUP_OUTCOMES}

@@ -10,7 +10,7 @@ from mirror.control.decisions import Incident, doubt
 from mirror.control.partition_state import TRANSITIONS, State
 from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
-from mirror.kafka.provenance import Screen
+from mirror.kafka.provenance import ProvenanceFilter
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.buffer import RecordBuffer
@@ -45,7 +45,7 @@ class PartitionFacts:
         self.partition = partition
         self.topic = topic
         self.incarnation = uuid.uuid4().hex[:16]  # of this copier: counters start at zero with each new one
-        self.buffer = RecordBuffer(start.offset, _screen(services, partition, topic))
+        self.buffer = RecordBuffer(start.offset, _record_filter(services, partition, topic))
         self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"
         self.known = KnownPositions(start, topic, early, services.plan.renew_interval, services.clock)
@@ -237,7 +237,7 @@ class PartitionFacts:
             epoch, since = known.position.epoch, known.position.newest_epoch
             if offset != known.offset:
                 # After markers the epoch is not known: they may have a newer one than the last record.
-                epoch, since = -1, max(since, self.buffer.screened_epoch)
+                epoch, since = -1, max(since, self.buffer.left_out_epoch)
             self.commit_position_only(known.next(offset, epoch, since), session)
 
     def renew_position(self, session: TransactionSession) -> None:
@@ -292,9 +292,9 @@ class PartitionFacts:
         return {"flow": self._services.flow.name, "topic": self.partition.topic, "partition": self.partition.partition}
 
 
-def _screen(services: TaskServices, partition: Partition, topic: Topic) -> Screen | None:
+def _record_filter(services: TaskServices, partition: Partition, topic: Topic) -> ProvenanceFilter | None:
     """What leaves out the records that come back: with `active_active` only."""
     if not services.flow.active_active:
         return None
     source, target = services.plan.clusters
-    return Screen(partition, (topic.remote, partition.partition), (source, target))
+    return ProvenanceFilter(partition, (topic.remote, partition.partition), (source, target))

@@ -1,7 +1,7 @@
 """Which data path a partition takes, since when and why, and when one that has left the batch path may come back. Pure.
 
-Nothing swings to and fro: a partition that has left stays on the record path for a while, and for twice as long if it
-had come back only shortly before.
+A partition that has left the batch path stays on the record path for a while, and for twice as long if it had come back
+only shortly before. This keeps it from changing paths again and again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from mirror.control.reports import BATCHES, RECORDS, DataPath
 
 FIRST_STAY = 10.0  # seconds on the record path
 LONGEST_STAY = 3600.0
-STEADY = 10  # times its stay on the record path: who has been on the batch path for so long did well there
+STEADY = 10  # times its last stay: a partition that was on the batch path for that long did well there
 
 WITHIN_BATCH = "position_within_batch"  # the only reason that is over at a known offset, whatever comes after it
 
 
 class PathMemory:
-    """Remembers it of one partition. The plan follower uses it, and what that has the event loop look for."""
+    """The path of one partition. The plan follower uses it, and the event loop when it has found where batches fit."""
 
     def __init__(self, clock: Clock) -> None:
         self.path = DataPath(RECORDS, 0.0, "")

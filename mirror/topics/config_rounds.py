@@ -14,7 +14,7 @@ from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.naming import some_of
 from mirror.settings import Flow
-from mirror.topics.config_sync import ConfigSync, Outcome, TopicConfig
+from mirror.topics.config_sync import ConfigOutcome, ConfigSync, TopicConfig
 from mirror.topics.trusted import Trusted
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class ConfigRounds(FlowLeaderPart):
 
     def _keep(self, found: Iterable[TopicConfig], topics: Mapping[str, Topic]) -> None:
         """Remember what was found, also by a round that has failed later, and tell it."""
-        altered = tuple(each for each in found if each.outcome is Outcome.ALTERED)
+        altered = tuple(each for each in found if each.outcome is ConfigOutcome.ALTERED)
         self._changes += sum(len(each.changes) for each in altered)
         known = self._found | {each.topic: each for each in found}
         self._found = {name: each for name, each in known.items() if name in topics}
@@ -120,9 +120,9 @@ class ConfigRounds(FlowLeaderPart):
 
     def _log_altered(self, each: TopicConfig) -> None:
         """Log what was altered. One that has no effect is logged once."""
-        if each.outcome is Outcome.IN_STEP:
+        if each.outcome is ConfigOutcome.IN_STEP:
             self._said.clear(each.topic)
-        if each.outcome is Outcome.ALTERED and self._said.is_new(each.changes, each.topic):
+        if each.outcome is ConfigOutcome.ALTERED and self._said.is_new(each.changes, each.topic):
             changes = ", ".join(map(str, each.changes))
             where = {"flow": self._flow.name, "topic": each.topic, "remote_topic": each.remote, "changes": changes}
             log.info("topic configuration altered", extra=where)

@@ -19,7 +19,7 @@ from mirror.topics.selected import selected
 DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
-class Outcome(StrEnum):
+class ConfigOutcome(StrEnum):
     """How a remote topic's configuration stands after it was compared."""
 
     IN_STEP = "in_step"  # nothing differs
@@ -34,7 +34,7 @@ class TopicConfig:
 
     topic: str  # on the source
     remote: str
-    outcome: Outcome
+    outcome: ConfigOutcome
     changes: tuple[Change, ...] = ()  # made if `altered`, else to be made
     reason: str = ""  # why it is different or hidden; of an altered one, what the target can't take
 
@@ -74,7 +74,7 @@ class ConfigSync:
                 remote = topics[name].remote
                 reason = hidden.get(name) or self._hidden(self._target.alias, theirs_hidden.get(remote))
                 if reason:
-                    found.append(TopicConfig(name, remote, Outcome.HIDDEN, reason=reason))
+                    found.append(TopicConfig(name, remote, ConfigOutcome.HIDDEN, reason=reason))
                 elif name in ours and remote in theirs and name not in others:
                     found.append(self._compared(name, remote, compare(ours[name], theirs[remote], self._rules)))
             yield found
@@ -102,7 +102,7 @@ class ConfigSync:
     def _compared(self, name: str, remote: str, found: Comparison) -> TopicConfig:
         reason = f"{self._target.alias} does not know {', '.join(found.unknown)}" if found.unknown else ""
         different = found.changes or reason
-        outcome = Outcome.DIFFERENT if different else Outcome.IN_STEP
+        outcome = ConfigOutcome.DIFFERENT if different else ConfigOutcome.IN_STEP
         return TopicConfig(name, remote, outcome, found.changes, reason)
 
     def _altered(self, each: TopicConfig, refused: Refusals) -> TopicConfig:
@@ -110,7 +110,7 @@ class ConfigSync:
             return each
         error = refused.get(each.remote)
         if error is None:
-            return replace(each, outcome=Outcome.ALTERED)
+            return replace(each, outcome=ConfigOutcome.ALTERED)
         remedy = "; allow AlterConfigs" if error.code() in DENIED else ""
         return replace(each, reason=f"{self._target.alias} refuses the change: {error.str()}{remedy}")
 

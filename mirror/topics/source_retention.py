@@ -47,7 +47,7 @@ class SourceRetention(FlowLeaderPart):
 
     @property
     def wanted(self) -> bool:
-        """Always: the time until retention overtakes a position is told of each flow."""
+        """Always: each flow shows the time until retention overtakes a position."""
         return True
 
     def _work(self, stopping: threading.Event) -> None:

@@ -12,7 +12,7 @@ from mirror.wire.access import Access, Address
 from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, failure
 from mirror.wire.gathered import Gathered
-from mirror.wire.metadata import Coordinator, Leader, Topic, find_coordinators, metadata
+from mirror.wire.metadata import Coordinator, DescribedTopic, Leader, find_coordinators, metadata
 from mirror.wire.pool import Connections, Pool
 from mirror.wire.requests import Request
 
@@ -37,13 +37,13 @@ class Cluster:
         self._closed = False
         self._pools: dict[Address, Pool] = {}
         self._brokers: dict[int, Address] = {}
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, DescribedTopic] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._doubted: set[tuple[str, int]] = set()  # their leaders may be outdated, but not their epochs
         self._coordinators: dict[tuple[int, str], int] = {}
         self._former: dict[tuple[int, str], int] = {}  # coordinators that are doubted
         self._turn = 0  # how often another broker had to be asked first
-        self._described: Gathered[str, Topic] = Gathered(self._describe)
+        self._described: Gathered[str, DescribedTopic] = Gathered(self._describe)
         self._found: dict[int, Gathered[str, Coordinator]] = {
             kind: Gathered(self._finder(kind)) for kind in (described.GROUP, described.TRANSACTION)
         }
@@ -92,7 +92,7 @@ class Cluster:
                 for partition, leader in found.topics[name].leaders.items():
                     self.hint(name, partition, leader, found.brokers.get(leader.node))
 
-    async def topic(self, name: str) -> Topic:
+    async def topic(self, name: str) -> DescribedTopic:
         """The topic as it is now. Raises Unavailable while no broker knows it."""
         found = await self._described.get(name)
         if found.error:
@@ -203,7 +203,7 @@ class Cluster:
             self._pools[address] = Pool(address, self._access)
         return self._pools[address]
 
-    async def _describe(self, topics: Set[str]) -> dict[str, Topic]:
+    async def _describe(self, topics: Set[str]) -> dict[str, DescribedTopic]:
         found = await self.ask(metadata(topics))
         if not found.brokers:  # a broker that has just started knows of none
             raise Unavailable("the cluster has no brokers")
@@ -216,7 +216,7 @@ class Cluster:
             self._learn(name, found.topics[name])
         return {name: found.topics[name] for name in topics}
 
-    def _learn(self, name: str, topic: Topic) -> None:
+    def _learn(self, name: str, topic: DescribedTopic) -> None:
         """Take what is newer."""
         before = self._topics.get(name)
         if topic.error:
@@ -231,11 +231,11 @@ class Cluster:
                 self._doubted.discard((name, partition))
 
     def _finder(self, kind: int) -> Callable[[Set[str]], Awaitable[Mapping[str, Coordinator]]]:
-        async def find(names: Set[str]) -> Mapping[str, Coordinator]:
+        async def coordinators_of(names: Set[str]) -> Mapping[str, Coordinator]:
             found = await self.ask(find_coordinators(kind, names))
             missing = names - found.keys()
             if missing:
                 raise Malformed(f"the answer to FindCoordinator does not have {min(missing)}")
             return found
 
-        return find
+        return coordinators_of

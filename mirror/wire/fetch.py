@@ -60,7 +60,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class PartitionAnswer:
     """An answer for one partition."""
 
     partition: int
@@ -83,7 +83,7 @@ class FetchAnswer:
 
     error: int
     session: int
-    partitions: Sequence[tuple[str | bytes, Fetched]]
+    partitions: Sequence[tuple[str | bytes, PartitionAnswer]]
     addresses: Mapping[int, Address]
     size: int
 
@@ -150,14 +150,14 @@ def _answer(answer: Cursor) -> FetchAnswer:
     return FetchAnswer(error, session, partitions, addresses, answer.size)
 
 
-def _partition(answer: Cursor) -> Fetched:
+def _partition(answer: Cursor) -> PartitionAnswer:
     number, error, _, stable, start = answer.unpack(_PARTITION)
     aborted = answer.array(_aborted, _ABORTED.size)
     preferred, records = answer.int32(), answer.bytes()
     tags = answer.tags()
     diverging = (tags[_DIVERGING].int32(), tags[_DIVERGING].int64()) if _DIVERGING in tags else None
     leader = read_leader(tags[_LEADER]) if _LEADER in tags else None
-    return Fetched(number, error, stable, start, aborted, records, diverging, leader, preferred)
+    return PartitionAnswer(number, error, stable, start, aborted, records, diverging, leader, preferred)
 
 
 def _aborted(answer: Cursor) -> tuple[int, int]:

@@ -48,7 +48,7 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class DescribedTopic:
     """A topic as a broker describes it, with the leader and the replicas (node ids) of each partition.
 
     `id` is NO_ID for brokers before Kafka 2.8.
@@ -65,7 +65,7 @@ class Described:
     """An answer to Metadata: the brokers by node id, and the topics by name."""
 
     brokers: Mapping[int, Address]
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, DescribedTopic]
 
 
 def metadata(topics: Collection[str]) -> Request[Described]:
@@ -121,7 +121,7 @@ def _checked(host: str, port: int) -> Address:
     return host, port
 
 
-def _topic(answer: Cursor) -> tuple[str, Topic]:
+def _topic(answer: Cursor) -> tuple[str, DescribedTopic]:
     error, name = answer.int16(), answer.string()
     topic_id = answer.uuid() if answer.version >= _IDS else NO_ID
     answer.int8()
@@ -129,7 +129,7 @@ def _topic(answer: Cursor) -> tuple[str, Topic]:
     answer.int32()
     answer.tags()
     leaders = {number: leader for number, leader, _ in partitions}
-    return name, Topic(error, topic_id, leaders, {number: replicas for number, _, replicas in partitions})
+    return name, DescribedTopic(error, topic_id, leaders, {number: replicas for number, _, replicas in partitions})
 
 
 def _partition(answer: Cursor) -> tuple[int, Leader, Sequence[int]]:

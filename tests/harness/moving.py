@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from mirror.commands.adopt.command import Adoption, Options, adopt
-from mirror.commands.adopt.selection import Result
+from mirror.commands.adopt.selection import AdoptResult
 from mirror.commands.hand_back import command as back
 from mirror.commands.hand_back.command import HandBack, hand_back
 from mirror.config.load import load
@@ -101,7 +101,7 @@ class Moving:
         """
         return hand_back(load(self.file).flows[0], back.Options(group, tasks, quiet, False, False), StringIO())
 
-    def ours(self, found: Adoption) -> dict[int, Result]:
+    def ours(self, found: Adoption) -> dict[int, AdoptResult]:
         """What was said of this topic's partitions."""
         return {each.partition.partition: each for each in found.results if each.partition.topic == self.topic}
 

@@ -399,13 +399,13 @@ def test_a_plan_counts_while_it_shows_signs_of_life(
     stranger.report()
     assert alive()
     stranger.plan(stop=True)
-    assert not known.look({"t": f"{alias}.t"}).findings
+    assert not known.look({"t": f"{alias}.t"}).conflicting_flows
     stranger.plan(key=b"intent", generation=2)
     assert alive()
     stranger.plan(generation=3, stop=True)
-    assert not known.look({"t": f"{alias}.t"}).findings, "a plan has followed"
+    assert not known.look({"t": f"{alias}.t"}).conflicting_flows, "a plan has followed"
     stranger.gone()
-    assert not known.look({"t": f"{alias}.t"}).findings
+    assert not known.look({"t": f"{alias}.t"}).conflicting_flows
 
 
 @pytest.mark.parametrize(("report", "alive"), [(LONG_AGO, False), (5.0, True), (-LONG_AGO, True)])
@@ -418,7 +418,7 @@ def test_at_the_first_look_the_newest_report_says_it(
     stranger.plan(ago=LONG_AGO)
     stranger.report(ago=report)
     view = other_flows(source_cluster, target_cluster, "mine", tmp_path).look({"t": f"{alias}.t"})
-    assert [finding.other.alive for finding in view.findings] == [alive]
+    assert [finding.other.alive for finding in view.conflicting_flows] == [alive]
     stranger.gone()
 
 
@@ -431,7 +431,7 @@ def test_what_can_not_be_told_is_a_doubt(
     broken = Stranger(source_cluster, f"broken{alias}", None, t=alias)
     broken.plan(topics=[], leader="someone")
     view = other_flows(source_cluster, target_cluster, "mine", tmp_path).look({alias: f"mine.{alias}"})
-    assert not view.findings and not view.refusals
+    assert not view.conflicting_flows and not view.refusals
     first, second = sorted(ours(view.warnings, alias))
     assert first.startswith(f"an older version of mirror runs flow older{alias}->mine")
     assert f"broken{alias}.internal of mine has no plan that can be decoded (topics is not a JSON object)" in second
@@ -452,7 +452,7 @@ def test_an_alias_that_another_configuration_gave_to_another_cluster(
     (said,) = refusals(known.look({"u": f"{alias}.u"}))
     assert f"copies another cluster that has the alias {alias}, too: elsewhere" in said
     namesake.plan(clusters=[here, there])
-    assert not known.look({"t": f"{alias}.t"}).findings, "that is our own"
+    assert not known.look({"t": f"{alias}.t"}).conflicting_flows, "that is our own"
     namesake.gone()
 
 

@@ -20,7 +20,7 @@ from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway
 from mirror.groups import group_commits, group_sync
-from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, Outcome
+from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, GroupOutcome
 from mirror.groups.group_commits import GroupCommits, Taken
 from mirror.groups.group_offsets import Committed, offsets_of
 from mirror.groups.group_sync import NOT_MIRRORED, WITHOUT_METADATA, GroupOffset, GroupSync
@@ -116,7 +116,7 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: 
     def exact() -> list[GroupOffset] | None:
         """A group at the end is ahead until the position has moved past the last transaction's marker."""
         made = sync.round(RENEW)
-        return made if {each.outcome for each in made} == {Outcome.EXACT} else None
+        return made if {each.outcome for each in made} == {GroupOutcome.EXACT} else None
 
     found = until("all are exact", exact)
     after = {each.group: (each.downstream, each.committed) for each in read_groups(flow).offsets}
@@ -125,7 +125,7 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: 
     for group, offset in groups.items():
         one = of(found, group)
         upstream = Committed(offset, f"{group}\0")  # as confluent-kafka has committed it
-        assert (one.partition, one.upstream, one.outcome) == (Partition(topic, 0), upstream, Outcome.EXACT)
+        assert (one.partition, one.upstream, one.outcome) == (Partition(topic, 0), upstream, GroupOutcome.EXACT)
         wanted = [record.value for record in here if record.offset >= offset]
         assert next_values(pair.target, pair.remote(topic), group) == wanted
         (committed,) = committed_of(pair, topic, group)
@@ -159,11 +159,11 @@ def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupS
 
     def exact() -> bool:
         one = of(sync.round(RENEW), group)
-        return (one.outcome, one.committed) == (Outcome.EXACT, 0)
+        return (one.outcome, one.committed) == (GroupOutcome.EXACT, 0)
 
     until("it is exact", exact)
     assert exact() and exact() and commits[group] == 1
-    assert of(sync.round(0.0), group).outcome is Outcome.EXACT and commits[group] == 2
+    assert of(sync.round(0.0), group).outcome is GroupOutcome.EXACT and commits[group] == 2
     pair.produce(topic, Made(None, b"first"))
     pair.await_same(topic)
     until("and stays so once there is a record", exact)
@@ -255,7 +255,7 @@ def test_java_s_consumer_moves_over_in_the_middle_of_a_topic(
     values = [record.value for record in pair.await_same(topic)[0]]
     group, first = f"sync-{topic}", 703  # which is within a transaction, after many that are aborted
     here = consume(pair.source, topic, group, first, group_protocol=protocol, auto_offset_reset="earliest")
-    until("its offset is exact", lambda: of(sync.round(RENEW), group).outcome is Outcome.EXACT)
+    until("its offset is exact", lambda: of(sync.round(RENEW), group).outcome is GroupOutcome.EXACT)
     most = len(values) - first
     there = consume(pair.target, pair.remote(topic), group, most, group_protocol=protocol, auto_offset_reset="none")
     assert [*here, *there] == values
@@ -286,13 +286,13 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         with closing(GroupCommits(flow.target)) as commits:  # where the list of groups did not tell
             assert not commits.commit(member, {(pair.remote(topic), 0): Committed(there[5], "")})
         one = of(found, ahead)
-        assert one.outcome is Outcome.AHEAD and one.committed is not None and one.committed > there[-1]
-    until("it has left", lambda: of(sync.round(RENEW), member).outcome is Outcome.EXACT)
+        assert one.outcome is GroupOutcome.AHEAD and one.committed is not None and one.committed > there[-1]
+    until("it has left", lambda: of(sync.round(RENEW), member).outcome is GroupOutcome.EXACT)
     assert next_values(pair.target, pair.remote(topic), member)[0] == b"10"
     if protocol == "classic":
         topics.delete_offsets(pair.target, back, pair.remote(topic))  # somebody wants it to go back
         one = of(sync.round(RENEW), back)
-        assert (one.outcome, one.committed) == (Outcome.EXACT, there[10])
+        assert (one.outcome, one.committed) == (GroupOutcome.EXACT, there[10])
 
 
 def test_an_offset_that_rises_while_a_round_stands_still_does_not_go_back(
@@ -318,7 +318,7 @@ def test_an_offset_that_rises_while_a_round_stands_still_does_not_go_back(
     monkeypatch.setattr(sync, "_before", stopped)
     one = of(sync.round(RENEW), group)
     (stands,) = committed_of(pair, topic, group)
-    assert (stands.offset, one.outcome, one.committed) == (there[50], Outcome.BACKWARDS, there[50])
+    assert (stands.offset, one.outcome, one.committed) == (there[50], GroupOutcome.BACKWARDS, there[50])
 
 
 def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
@@ -343,11 +343,11 @@ def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
 
     monkeypatch.setattr(sync, "_before", created_again)
     found = [each for each in sync.round(RENEW) if each.group == group]
-    denied = [each for each in found if each.outcome is Outcome.DENIED]
+    denied = [each for each in found if each.outcome is GroupOutcome.DENIED]
     assert {each.partition for each in denied} == {Partition(topic, 0), Partition(topic, 1)}
     assert all("another topic has its name" in each.reason for each in denied)
     (good,) = [each for each in found if each not in denied]
-    assert (good.partition, good.outcome, good.committed) == (Partition(other, 0), Outcome.EXACT, 1)
+    assert (good.partition, good.outcome, good.committed) == (Partition(other, 0), GroupOutcome.EXACT, 1)
     there, _ = offsets_of(
         Cluster("there", {"bootstrap.servers": pair.target}, {}, {}),
         group,
@@ -403,7 +403,7 @@ def test_the_metadata_of_java_s_consumer_is_kept(running: tuple[Pair, Service], 
 
     def exact() -> dict[Partition, Committed] | None:
         found = [each for each in sync.round(RENEW) if each.group == group]
-        is_exact = [(each.outcome, each.committed) for each in found] == [(Outcome.EXACT, 0)] * 3
+        is_exact = [(each.outcome, each.committed) for each in found] == [(GroupOutcome.EXACT, 0)] * 3
         return {each.partition: each.upstream for each in found} if is_exact else None
 
     assert until("all are exact", exact) == wanted
@@ -454,7 +454,7 @@ def test_what_the_target_refuses_of_a_group_holds_up_no_other_partition(
 
     def exact() -> list[GroupOffset] | None:
         found = [each for each in sync.round(0.0) if each.group == group]
-        return found if [each.outcome for each in found] == [Outcome.EXACT] * 2 else None
+        return found if [each.outcome for each in found] == [GroupOutcome.EXACT] * 2 else None
 
     monkeypatch.setattr(sync, "_offsets", long)
     with closing(GroupCommits(limited)) as commits:
@@ -478,9 +478,9 @@ def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service],
     topics.remove_records(pair.target, pair.remote(topic), there[800])
     found = sync.round(RENEW)
     one = of(found, groups["strange"])
-    assert (one.outcome, one.reason, one.committed) == (Outcome.UNTRANSLATED, NOT_MIRRORED, None)
+    assert (one.outcome, one.reason, one.committed) == (GroupOutcome.UNTRANSLATED, NOT_MIRRORED, None)
     one = of(found, groups["before"])
-    assert (one.outcome, one.reason, one.committed) == (Outcome.UNTRANSLATED, Unknown.BEFORE_THE_MAP.value, None)
+    assert (one.outcome, one.reason, one.committed) == (GroupOutcome.UNTRANSLATED, Unknown.BEFORE_THE_MAP.value, None)
     stranger = Producer({"bootstrap.servers": pair.target, "transactional.id": "not-sync", "log_level": 0})
     stranger.init_transactions(PATIENCE)
     stranger.begin_transaction()
@@ -491,10 +491,10 @@ def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service],
         until("it is copied", lambda: len(pair.copied(topic)[0]) == len(there) - 800 + len(there))
         topics.commit(pair.source, groups["after"], topic, {0: oracle.read(pair.source, topic)[0][-1].offset})
         one = of(sync.round(RENEW), groups["after"])
-        assert (one.outcome, one.reason, one.committed) == (Outcome.UNTRANSLATED, Unknown.HIDDEN.value, None)
+        assert (one.outcome, one.reason, one.committed) == (GroupOutcome.UNTRANSLATED, Unknown.HIDDEN.value, None)
     finally:
         stranger.abort_transaction(PATIENCE)
-    until("it is known", lambda: of(sync.round(RENEW), groups["after"]).outcome is Outcome.EXACT)
+    until("it is known", lambda: of(sync.round(RENEW), groups["after"]).outcome is GroupOutcome.EXACT)
 
 
 def of_status(service: Service, topic: str, group: str) -> tuple[float, int | None, dict[str, int]]:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from mirror.commands import group_status
 from mirror.config.load import load as load_settings
 from mirror.demo.brokers import LocalCluster, free_port
-from mirror.groups.group_choice import Outcome
+from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_sync import GroupSync
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster, Flow
@@ -259,9 +259,9 @@ def the_target_refuses_a_groups_offset(pair: Pair, flow: Flow, topic: str) -> No
     with contextlib.closing(GroupSync(replace(flow, groups=groups))) as sync:
         with topics.forbidden(pair.target, ResourceType.GROUP, group, AclOperation.READ):
             (one,) = sync.round(RENEW)
-            assert (one.outcome, one.committed) == (Outcome.DENIED, None)
+            assert (one.outcome, one.committed) == (GroupOutcome.DENIED, None)
             assert group in one.reason and "uthorization failed" in one.reason
-        until("it is committed", lambda: [each.outcome for each in sync.round(RENEW)] == [Outcome.EXACT])
+        until("it is committed", lambda: [each.outcome for each in sync.round(RENEW)] == [GroupOutcome.EXACT])
 
 
 def the_source_refuses_a_groups_offsets(

@@ -1,10 +1,16 @@
-"""docs/design.md against the code: its picture of the rooms, its table of them, and the functions that it names."""
+"""docs/design.md against the code: its picture of the rooms, its table of them, and the functions that it names.
+
+And the law of imports: `make lint` fails on an import against it.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +61,24 @@ def test_an_import_is_found_wherever_it_stands(tmp_path: Path) -> None:
     found = rooms.imports(tmp_path / "mirror")
     assert found == {"cli": {"web"}, "web": {"errors", "kafka"}, "kafka": {"errors"}, "errors": set()}
     assert rooms.direct(found)["web"] == {"kafka"}
+
+
+def _lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    return subprocess.run(command, check=False, cwd=tree, capture_output=True, text=True, timeout=60)
+
+
+def test_lint_fails_on_an_import_against_the_law(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "mirror", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    found = _lint_imports(tmp_path)
+    assert found.returncode == 0, found.stdout + found.stderr
+    with (tmp_path / "mirror" / "errors.py").open("a") as errors:
+        errors.write("\nimport mirror.service\n")
+    found = _lint_imports(tmp_path)
+    assert found.returncode != 0
+    assert "The rooms stand on each other in one order BROKEN" in found.stdout
+    assert "mirror.errors is not allowed to import mirror.service" in found.stdout
 
 
 def test_design_names_functions_at_least_as_often_as_it_has_rows() -> None:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.commands.adopt import stopping, topic_reader
 from mirror.commands.adopt.committing import MOVED, commit
 from mirror.commands.adopt.comparison import Comparer, Logs
-from mirror.commands.adopt.selection import Candidate, Known, Result, select
+from mirror.commands.adopt.selection import AdoptResult, Candidate, Known, select
 from mirror.commands.adopt.tail import Undecided
 from mirror.commands.status import read_status
 from mirror.commands.text_table import Cell, table
@@ -52,7 +52,7 @@ class Adoption:
     dry_run: bool
     fenced: Sequence[str]  # transactional ids of MirrorMaker's tasks; with `dry_run`, those to fence
     ignored: int  # records of the offsets topic that could not be decoded
-    results: Sequence[Result]
+    results: Sequence[AdoptResult]
 
     @property
     def well(self) -> bool:
@@ -168,7 +168,7 @@ class _Command:
                 found |= {p: sync for p, sync in newer.items() if p not in found or found[p].downstream <= sync[1]}
         return found
 
-    def _compare(self, candidates: Sequence[Candidate], known: Known) -> list[Result]:
+    def _compare(self, candidates: Sequence[Candidate], known: Known) -> list[AdoptResult]:
         if not candidates:
             return []
         comparer = Comparer.of(self._flow, self._options.compare)
@@ -177,17 +177,17 @@ class _Command:
         with click.progressbar(candidates, label=label, file=self._progress, show_pos=True) as each:
             return [self._compared(comparer, candidate, logs.get(candidate.partition)) for candidate in each]
 
-    def _compared(self, comparer: Comparer, candidate: Candidate, logs: Logs | None) -> Result:
+    def _compared(self, comparer: Comparer, candidate: Candidate, logs: Logs | None) -> AdoptResult:
         if logs is None:
             return _refused(candidate, "the source gives no offsets of it")
         try:
-            found = comparer.find(candidate, logs)
+            found = comparer.find_position(candidate, logs)
         except MirrorError as error:
             return _refused(candidate, str(error))
         if isinstance(found, Undecided):
             return _refused(candidate, f"{found.reason}; {self._way_out(candidate.partition)}")
         numbers = (candidate.recorded, found.position, found.compared)
-        return Result(candidate.partition, candidate.remote, "would be adopted", "", *numbers)
+        return AdoptResult(candidate.partition, candidate.remote, "would be adopted", "", *numbers)
 
     def _way_out(self, partition: Partition) -> str:
         where = f"--flow '{self._flow.name}' --topic {partition.topic} --partition {partition.partition}"
@@ -210,7 +210,7 @@ class _Command:
             if each.partition in first.keys() & stable.keys() & high.keys()
         }
 
-    def _commit(self, found: Sequence[Result], known: Known) -> list[Result]:
+    def _commit(self, found: Sequence[AdoptResult], known: Known) -> list[AdoptResult]:
         if not found:
             return []
         flow = self._flow
@@ -239,8 +239,8 @@ class _Command:
         }
 
 
-def _refused(candidate: Candidate, reason: str) -> Result:
-    return Result(candidate.partition, candidate.remote, "refused", reason, candidate.recorded)
+def _refused(candidate: Candidate, reason: str) -> AdoptResult:
+    return AdoptResult(candidate.partition, candidate.remote, "refused", reason, candidate.recorded)
 
 
 def shown(found: Adoption) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from confluent_kafka import Consumer
 
 from mirror.clock import Clock
-from mirror.commands.adopt.selection import OURS, Outcome, Result
+from mirror.commands.adopt.selection import OURS, AdoptOutcome, AdoptResult
 from mirror.control.decisions import chosen
 from mirror.errors import MirrorError
 from mirror.kafka.clients import group_reader
@@ -38,12 +38,12 @@ def position(offset: int, reported: Position | None, topic: Topic, ours: Positio
 
 def commit(
     flow: Flow,
-    found: Collection[Result],
+    found: Collection[AdoptResult],
     topics: Mapping[str, Topic],
     reported: Mapping[Partition, Position],
     ends: Mapping[Partition, int],
     done: Callable[[], object],
-) -> list[Result]:
+) -> list[AdoptResult]:
     """Commit positions that were found, and say which are adopted. `ends` of the copies must not have changed.
 
     Raises MirrorError if mirror's own topics can't be created.
@@ -69,7 +69,7 @@ def commit(
     return results
 
 
-def _outcome(reason: str) -> Outcome:
+def _outcome(reason: str) -> AdoptOutcome:
     if reason == OURS:
         return "left alone"
     return "refused" if reason else "adopted"

@@ -51,7 +51,7 @@ class Comparer:
         readers = (Digester(clusters, librdkafka), Digester(clusters, librdkafka, stable=False))
         return Comparer(flow.source.alias, flow.target.alias, most, *readers)
 
-    def find(self, candidate: Candidate, logs: Logs) -> Found | Undecided:
+    def find_position(self, candidate: Candidate, logs: Logs) -> Found | Undecided:
         """The position of a partition. Raises MirrorError if records can't be read.
 
         Without exactly-once MirrorMaker also copies what is not committed on the source, unless it is configured not

@@ -10,7 +10,7 @@ from mirror.commands.moved_partition import FOREIGN, MovedPartition
 from mirror.model import Partition, Position
 from mirror.target.connect_offsets import Recorded, Sync
 
-Outcome = Literal["adopted", "would be adopted", "left alone", "refused"]
+AdoptOutcome = Literal["adopted", "would be adopted", "left alone", "refused"]
 
 OURS = "it has a position of mirror's"
 NOT_OURS = "the flow does not mirror it, or the source does not have it"
@@ -32,10 +32,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Result(MovedPartition):
+class AdoptResult(MovedPartition):
     """What has become of one partition. What is not known is None."""
 
-    outcome: Outcome
+    outcome: AdoptOutcome
     reason: str = ""
     recorded: int | None = None  # MirrorMaker's position
     position: int | None = None  # ours
@@ -56,25 +56,25 @@ class Known:
     exactly_once: bool  # MirrorMaker has committed its positions in the transactions of the records
 
 
-def select(known: Known) -> tuple[list[Candidate], list[Result]]:
+def select(known: Known) -> tuple[list[Candidate], list[AdoptResult]]:
     """The partitions whose positions are looked for, and the results of all others."""
     chosen = [_choose(partition, known) for partition in sorted(known.remote)]
     strange = [
-        Result(partition, None, "left alone", NOT_OURS, found.position if not found.problem else None)
+        AdoptResult(partition, None, "left alone", NOT_OURS, found.position if not found.problem else None)
         for partition, found in sorted(known.recorded.items())
         if partition not in known.remote
     ]
     candidates = [each for each in chosen if isinstance(each, Candidate)]
-    return candidates, [*(each for each in chosen if isinstance(each, Result)), *strange]
+    return candidates, [*(each for each in chosen if isinstance(each, AdoptResult)), *strange]
 
 
-def _choose(partition: Partition, known: Known) -> Candidate | Result:
+def _choose(partition: Partition, known: Known) -> Candidate | AdoptResult:
     remote, found = known.remote[partition], known.recorded.get(partition)
     sync = known.syncs.get(partition)
     outcome = _without_comparison(partition, known)
     if outcome is not None:
         recorded = found.position if found is not None and not found.problem else None
-        return Result(partition, remote, *outcome, recorded)
+        return AdoptResult(partition, remote, *outcome, recorded)
     if found is not None:
         return Candidate(partition, remote, found.position, sync, known.exactly_once)
     assert sync is not None
@@ -87,7 +87,7 @@ def _may_be_replaced(ours: Position, theirs: Recorded | None) -> bool:
     return ours.is_handed_back or further
 
 
-def _without_comparison(partition: Partition, known: Known) -> tuple[Outcome, str] | None:
+def _without_comparison(partition: Partition, known: Known) -> tuple[AdoptOutcome, str] | None:
     """The outcome of a partition whose position need not or can't be looked for, and why; None if it can."""
     remote, found, ours = known.remote[partition], known.recorded.get(partition), known.positions.get(partition)
     end = known.ends.get(remote)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Outcome = Literal["OK", "WARNING", "FAILED"]
+CheckOutcome = Literal["OK", "WARNING", "FAILED"]
 
 
 class Finding(NamedTuple):
     """What one check has found, without the flow or cluster that it was about."""
 
     what: str
-    outcome: Outcome
+    outcome: CheckOutcome
     said: str
     remedy: str = ""
 
@@ -23,7 +23,7 @@ class Check:
 
     scope: str  # a cluster's alias, a flow's name, or "this machine"
     what: str
-    outcome: Outcome
+    outcome: CheckOutcome
     said: str
     remedy: str = ""
 

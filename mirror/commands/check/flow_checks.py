@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 from mirror.commands.check.beside_checks import beside_checks
 from mirror.commands.check.canary import canary
-from mirror.commands.check.findings import Check, Finding, Outcome
+from mirror.commands.check.findings import Check, CheckOutcome, Finding
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.commands.check.limits import LimitChecks
 from mirror.commands.check.permissions import (
@@ -83,7 +83,7 @@ class FlowChecks:
             except KeyError as error:  # brokers other than Apache's may describe only some of their settings
                 yield self._check(what, "WARNING", f"not known: the broker does not give {error}", "check it by hand")
 
-    def _check(self, what: str, outcome: Outcome, said: str, remedy: str = "") -> Check:
+    def _check(self, what: str, outcome: CheckOutcome, said: str, remedy: str = "") -> Check:
         return Check(self._flow.name, what, outcome, said, remedy)
 
     def _checks(self, findings: Iterable[Finding]) -> Iterator[Check]:
@@ -117,7 +117,7 @@ class FlowChecks:
         what: str,
         allowed: Mapping[str, Iterable[str]],
         needed: frozenset[str],
-        outcome: Outcome,
+        outcome: CheckOutcome,
         kind: str = "topic",
     ) -> Iterator[Check]:
         lacking = {name: sorted(needed - set(has)) for name, has in allowed.items() if needed - set(has)}

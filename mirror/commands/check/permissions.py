@@ -100,7 +100,7 @@ def group_back(flow: Flow) -> str:
 
     Raises ClusterAway or FlowError.
     """
-    found = FlowBack(flow).find() if flow.active_active and flow.makes_rounds else None
+    found = FlowBack(flow).find_flow() if flow.active_active and flow.makes_rounds else None
     return found.group if found else f"mirror-{flow.target.alias}-{flow.source.alias}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mirror.commands.convert import scopes
-from mirror.commands.convert.entries import ClusterScope, Entry, FlowName, Item, Judged, ParsedInput, Unreadable
+from mirror.commands.convert.entries import ClusterScope, FlowName, InputEntry, Item, Judged, ParsedInput, Unreadable
 
 CLASSES = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 CONNECTORS_MAX = 1_000
@@ -25,7 +25,7 @@ class Object(dict[str, Any]):
 
 
 # A connector's entries: the path to them in the input, then each by its name.
-Connector = Mapping[str, Entry]
+Connector = Mapping[str, InputEntry]
 
 
 def from_json(tree: Any) -> list[Connector]:
@@ -49,7 +49,7 @@ def _connector(tree: Any, path: str) -> Connector:
     where = f"{path.rstrip('.')}: " if path else ""
     if not isinstance(tree, dict):
         raise Unreadable(f"{where}not a connector: it must be an object of names and values, or have one in config")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, InputEntry] = {}
     config = tree.get("config")
     if config is None:
         config, inner = tree, path
@@ -59,7 +59,7 @@ def _connector(tree: Any, path: str) -> Connector:
         for name, value in outside.items():
             text = value if isinstance(value, str) else "…"
             # A key outside of config that config has as well does not count.
-            entries[f" {name}"] = Entry(f"{path}{name}", text)
+            entries[f" {name}"] = InputEntry(f"{path}{name}", text)
     if not isinstance(config, dict):
         raise Unreadable(f"{where}config must be an object of names and values")
     if len(config) > _VALUES_MAX:
@@ -67,7 +67,7 @@ def _connector(tree: Any, path: str) -> Connector:
     repeated = config.repeated if isinstance(config, Object) else frozenset()
     for name, value in config.items():
         key = f"{inner}{name}"
-        entries[name] = Entry(key, scalar(value, key), earlier=(0,) if name in repeated else ())
+        entries[name] = InputEntry(key, scalar(value, key), earlier=(0,) if name in repeated else ())
     return entries
 
 
@@ -141,14 +141,14 @@ def _identity(connector: Connector) -> tuple[str, FlowName]:
     return kind, (aliases[0], aliases[1])
 
 
-def _placed(entry: Entry, name: str, flow: FlowName, kind: str) -> Iterator[Item | Judged]:
+def _placed(entry: InputEntry, name: str, flow: FlowName, kind: str) -> Iterator[Item | Judged]:
     if name.startswith(" "):
         yield Judged(entry, name.strip(), "Connect's own; a flow's name is <source>-><target>", "not needed")
     elif re.fullmatch(r"(source|target)\.cluster\.alias", name):
         yield Judged(entry, name, "", "renamed", f"flows[].{name.partition('.')[0]}")
     elif name == "connector.class" and kind == CLASSES[2]:
         # The connector writes heartbeats unless its configuration says otherwise.
-        asking = Entry(entry.key, "true", entry.line, entry.earlier)
+        asking = InputEntry(entry.key, "true", entry.line, entry.earlier)
         yield scopes.heartbeats(asking, "emit.heartbeats.enabled", flow, scopes.FILE)
     elif name in ("connector.class", "name"):
         yield Judged(entry, name)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mirror.commands.convert import scopes
-from mirror.commands.convert.entries import Entry, FlowName, Item, Judged, ParsedInput, Unreadable, true
+from mirror.commands.convert.entries import FlowName, InputEntry, Item, Judged, ParsedInput, Unreadable, true
 
 CLUSTERS_MAX = 100
 FLOWS_MAX = 1_000  # mirror's own file takes no more
 
 
-def parsed(entries: Sequence[Entry]) -> ParsedInput:
+def parsed(entries: Sequence[InputEntry]) -> ParsedInput:
     """The file, parsed. Raises Unreadable if it names no clusters or enables no flow."""
     by_key = {entry.key: entry for entry in entries}
     if "clusters" not in by_key:
@@ -38,14 +38,14 @@ def parsed(entries: Sequence[Entry]) -> ParsedInput:
     )
 
 
-def providers(entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+def providers(entries: Sequence[InputEntry]) -> tuple[tuple[str, str], ...]:
     """The config providers that the entries name, each with its class."""
     values = {entry.key: entry.value.strip() for entry in entries}
     names = filter(None, (each.strip() for each in values.get("config.providers", "").split(",")))
     return tuple((name, values.get(f"config.providers.{name}.class", "")) for name in names)
 
 
-def _enabled(aliases: Sequence[str], by_key: Mapping[str, Entry]) -> list[FlowName]:
+def _enabled(aliases: Sequence[str], by_key: Mapping[str, InputEntry]) -> list[FlowName]:
     known, found = set(aliases), dict[FlowName, bool]()
     everything = by_key.get("enabled")
     if everything and true(everything.value):
@@ -59,7 +59,7 @@ def _enabled(aliases: Sequence[str], by_key: Mapping[str, Entry]) -> list[FlowNa
 
 
 def _placed(
-    entry: Entry, aliases: Sequence[str], used: Sequence[str], flows: Sequence[FlowName]
+    entry: InputEntry, aliases: Sequence[str], used: Sequence[str], flows: Sequence[FlowName]
 ) -> Iterator[Item | Judged]:
     key = entry.key
     if key == "clusters":
@@ -77,7 +77,7 @@ def _placed(
         yield from scopes.of_file(entry, used, flows)
 
 
-def _of_pair(entry: Entry, aliases: Sequence[str], flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
+def _of_pair(entry: InputEntry, aliases: Sequence[str], flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
     source, _, rest = entry.key.partition("->")
     target = max((each for each in aliases if rest.startswith(f"{each}.")), key=len, default="")
     name = rest[len(target) + 1 :]

@@ -10,9 +10,9 @@ from mirror.commands.convert import filters, flow_keys, together
 from mirror.commands.convert.client_keys import Section
 from mirror.commands.convert.entries import (
     ClusterScope,
-    Entry,
     FlowName,
     FlowScope,
+    InputEntry,
     Item,
     Judged,
     ParsedInput,
@@ -47,7 +47,7 @@ class Draft:
     parsed: ParsedInput
     variables: Variables
     values: dict[Place, tuple[Put, str]] = field(default_factory=dict)
-    _verdicts: dict[str, tuple[Entry, list[Verdict]]] = field(default_factory=dict)
+    _verdicts: dict[str, tuple[InputEntry, list[Verdict]]] = field(default_factory=dict)
     _ours: dict[str, str] = field(default_factory=dict)
     _numbers: dict[FlowName, int] = field(default_factory=dict)
 
@@ -141,7 +141,7 @@ class Draft:
         for item in items:
             self._take(item.entry, verdict)
 
-    def _take(self, entry: Entry, verdict: Verdict) -> None:
+    def _take(self, entry: InputEntry, verdict: Verdict) -> None:
         kept = []
         for put in verdict.puts:
             first, key = self.values.setdefault(put.place, (put, entry.key))
@@ -152,7 +152,7 @@ class Draft:
         final = Verdict(verdict.fate, verdict.why, tuple(kept))
         self._verdicts.setdefault(entry.key, (entry, []))[1].append(final)
 
-    def _row(self, entry: Entry, verdicts: list[Verdict]) -> Row:
+    def _row(self, entry: InputEntry, verdicts: list[Verdict]) -> Row:
         worst = max(verdicts, key=lambda each: FATES.index(each.fate))
         whys = list(dict.fromkeys(each.why for each in verdicts if each.why and each.fate == worst.fate))
         places = [self.named(put.place) for each in verdicts for put in each.puts]

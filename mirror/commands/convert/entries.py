@@ -33,7 +33,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InputEntry:
     """One key of the input. `key` is unique: for JSON and YAML it is the whole path."""
 
     key: str
@@ -63,7 +63,7 @@ SettingScope = ClusterScope | FlowScope
 class Item:
     """An entry as a setting of one flow, or as a property of one cluster."""
 
-    entry: Entry
+    entry: InputEntry
     name: str  # without prefixes, as Kafka's documentation lists it
     scope: SettingScope
     rank: int = 0  # of items with the same name and scope the one with the highest rank counts
@@ -75,7 +75,7 @@ class Item:
 class Judged(NamedTuple):
     """An entry of which the form of the input alone says what becomes of it: a name of our table, or a reason."""
 
-    entry: Entry
+    entry: InputEntry
     name: str
     why: str = ""
     fate: Literal["", "same", "renamed", "not needed", "not possible"] = ""
@@ -95,13 +95,13 @@ class ParsedInput:
     unchecked: tuple[FlowName, ...] = ()  # flows without the connector that looks after consumer groups
 
 
-def unique(entries: Iterable[Entry]) -> list[Entry]:
+def unique(entries: Iterable[InputEntry]) -> list[InputEntry]:
     """The entries without those whose key comes again later; the last one knows the lines of the others."""
-    found: dict[str, Entry] = {}
+    found: dict[str, InputEntry] = {}
     for entry in entries:
         before = found.pop(entry.key, None)
         lines = () if before is None else (*before.earlier, *((before.line,) if before.line else ()))
-        found[entry.key] = Entry(entry.key, entry.value, entry.line, lines)
+        found[entry.key] = InputEntry(entry.key, entry.value, entry.line, lines)
     return list(found.values())
 
 

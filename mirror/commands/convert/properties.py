@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mirror.commands.convert.entries import Entry, Unreadable
+from mirror.commands.convert.entries import InputEntry, Unreadable
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SPACE = " \t\f"
@@ -15,7 +15,7 @@ _KEY = re.compile(r"(?:\\.|[^\\ \t\f:=])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[:=]?[ \t\f]*")
 
 
-def parse(text: str) -> Iterator[Entry]:
+def parse(text: str) -> Iterator[InputEntry]:
     """The entries in the order of the file, with the lines that they begin in.
 
     A key may come more than once. Raises Unreadable for a malformed `\\uXXXX`, as Java does.
@@ -25,7 +25,7 @@ def parse(text: str) -> Iterator[Entry]:
         assert key  # it matches nothing at least
         between = _SEPARATOR.match(line, key.end())
         assert between
-        yield Entry(_unescaped(key[0], number), _unescaped(line[between.end() :], number), number)
+        yield InputEntry(_unescaped(key[0], number), _unescaped(line[between.end() :], number), number)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirror.commands.convert import connectors, dedicated, properties, strimzi
-from mirror.commands.convert.entries import Entry, ParsedInput, Unreadable, unique
+from mirror.commands.convert.entries import InputEntry, ParsedInput, Unreadable, unique
 from mirror.config import located_yaml
 from mirror.watched_files import SIZE_MAX
 
@@ -48,7 +48,7 @@ def _properties(data: bytes) -> ParsedInput:
     entries = unique(properties.parse(data.decode("latin-1")))
     if not any(entry.key == "connector.class" for entry in entries):
         return dedicated.parsed(entries)
-    names: dict[str, Entry] = {entry.key: entry for entry in entries}
+    names: dict[str, InputEntry] = {entry.key: entry for entry in entries}
     return connectors.parsed([names])
 
 

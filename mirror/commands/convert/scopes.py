@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from mirror.commands.convert.entries import ROLES, ClusterScope, Entry, FlowName, FlowScope, Item, Judged, Role
+from mirror.commands.convert.entries import ROLES, ClusterScope, FlowName, FlowScope, InputEntry, Item, Judged, Role
 from mirror.commands.convert.group_settings import EMITTED, GROUPS
 from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.table import CLIENTS, CONNECTORS, WORKERS
@@ -59,7 +59,7 @@ def of_known_flow(each: Item | Judged, flows: Collection[FlowName]) -> Item | Ju
     return Judged(each.entry, each.name, said, "not needed")
 
 
-def heartbeats(entry: Entry, name: str, flow: FlowName, rank: int) -> Item:
+def heartbeats(entry: InputEntry, name: str, flow: FlowName, rank: int) -> Item:
     """A setting of MirrorMaker's heartbeats for a->b. They are written to b, for the flow that copies from there."""
     return Item(entry, name, FlowScope(flow[1], flow[0]), rank)
 
@@ -72,7 +72,7 @@ def role_of(name: str) -> tuple[Role, str]:
     return "", name
 
 
-def of_flow(entry: Entry, name: str, flow: FlowName) -> Iterator[Item | Judged]:
+def of_flow(entry: InputEntry, name: str, flow: FlowName) -> Iterator[Item | Judged]:
     """What a key of a flow, or of a connector, is about. `name` is the key without the flow."""
     side, _, rest = name.partition(".")
     role, property_ = role_of(name)
@@ -92,7 +92,7 @@ def of_flow(entry: Entry, name: str, flow: FlowName) -> Iterator[Item | Judged]:
         yield Judged(entry, name, UNKNOWN, "not possible")
 
 
-def _of_side(entry: Entry, name: str, alias: str, flow: FlowName) -> Item | Judged:
+def _of_side(entry: InputEntry, name: str, alias: str, flow: FlowName) -> Item | Judged:
     """A key that began with source. or target., without that."""
     role, property_ = role_of(name)
     cluster = name.removeprefix("cluster.")
@@ -103,7 +103,7 @@ def _of_side(entry: Entry, name: str, alias: str, flow: FlowName) -> Item | Judg
     return Judged(entry, entry.key, IGNORED, "not needed")
 
 
-def _of_client(entry: Entry, name: str, role: Role, flow: FlowName) -> Item | Judged:
+def _of_client(entry: InputEntry, name: str, role: Role, flow: FlowName) -> Item | Judged:
     """A key that began with consumer., producer. or admin., without that."""
     override = name.removeprefix("override.")
     alias = flow[0] if role == "consumer" else flow[1]
@@ -114,7 +114,7 @@ def _of_client(entry: Entry, name: str, role: Role, flow: FlowName) -> Item | Ju
     return Item(entry, name, ClusterScope(alias, role), FLOW, flow)
 
 
-def of_cluster(entry: Entry, name: str, alias: str, flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
+def of_cluster(entry: InputEntry, name: str, alias: str, flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
     """What a key of a cluster is about. `name` is the key without the alias."""
     role, property_ = role_of(name)
     if role:
@@ -135,7 +135,7 @@ def of_cluster(entry: Entry, name: str, alias: str, flows: Sequence[FlowName]) -
         yield Judged(entry, name, UNKNOWN, "not possible")
 
 
-def of_file(entry: Entry, aliases: Sequence[str], flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
+def of_file(entry: InputEntry, aliases: Sequence[str], flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
     """What a key without a cluster or a flow is about."""
     name = entry.key
     role, property_ = role_of(name)

@@ -9,9 +9,9 @@ from mirror.commands.convert import scopes
 from mirror.commands.convert.connectors import mapping, scalar
 from mirror.commands.convert.entries import (
     ClusterScope,
-    Entry,
     FlowName,
     FlowScope,
+    InputEntry,
     Item,
     Judged,
     ParsedInput,
@@ -106,34 +106,34 @@ class _Mirror:
                 yield from cluster(value, self.flow[0], path, self._lines)
             elif name in ("sourceCluster", "targetCluster"):
                 ours = "flows[].source" if name == "sourceCluster" else "flows[].target"
-                yield Judged(Entry(key, scalar(value, key), self._lines.get(path)), name, "", "renamed", ours)
+                yield Judged(InputEntry(key, scalar(value, key), self._lines.get(path)), name, "", "renamed", ours)
             elif name in PATTERNS:
-                entry = Entry(key, scalar(value, key), self._lines.get(path))
+                entry = InputEntry(key, scalar(value, key), self._lines.get(path))
                 # The operator lets it replace what the connector's own config says.
                 yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.EXACT)
             elif name in CONNECTORS:
                 yield from self._connector(mapping(value, key), key, path)
             else:
-                yield Judged(Entry(key, "", self._lines.get(path)), name, "unknown key", "not possible")
+                yield Judged(InputEntry(key, "", self._lines.get(path)), name, "unknown key", "not possible")
 
     def _connector(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
         if CONNECTORS[str(path[-1])] == "MirrorHeartbeatConnector":
-            asking = Entry(key, "true", self._lines.get(path))
+            asking = InputEntry(key, "true", self._lines.get(path))
             yield scopes.heartbeats(asking, "emit.heartbeats.enabled", self.flow, scopes.FILE)
         elif not tree:
-            yield Judged(Entry(key, "", self._lines.get(path)), key, "one flow does what they do", "not needed")
+            yield Judged(InputEntry(key, "", self._lines.get(path)), key, "one flow does what they do", "not needed")
         for name, value in tree.items():
             here = (*path, name)
             if name == "config":
                 yield from self._config(mapping(value, f"{key}.config"), f"{key}.config", here)
             else:
                 setting = look_up(STRIMZI, f"<connector>.{name}") or STRIMZI["<connector>.*"]
-                yield Judged(Entry(f"{key}.{name}", "", self._lines.get(here)), setting.name)
+                yield Judged(InputEntry(f"{key}.{name}", "", self._lines.get(here)), setting.name)
 
     def _config(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
         kind = CONNECTORS[str(path[-2])]
         for name, value in tree.items():
-            entry = Entry(f"{key}.{name}", scalar(value, f"{key}.{name}"), self._lines.get((*path, name)))
+            entry = InputEntry(f"{key}.{name}", scalar(value, f"{key}.{name}"), self._lines.get((*path, name)))
             if said := scopes.not_read(name, kind):
                 yield Judged(entry, name, said, "not needed")
                 continue
@@ -147,7 +147,7 @@ class _Mirror:
 
 def _judged(key: str, value: Any, path: tuple[str | int, ...], lines: Lines) -> Judged:
     setting = look_up(STRIMZI, key)
-    entry = Entry(key, next(iter(leaves(value, key)))[1], lines.get(path))
+    entry = InputEntry(key, next(iter(leaves(value, key)))[1], lines.get(path))
     return Judged(
         entry, setting.name if setting else key, "" if setting else "unknown key", "" if setting else "not possible"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirror.commands.convert import scopes
 from mirror.commands.convert.connectors import mapping, scalar
-from mirror.commands.convert.entries import ClusterScope, Entry, Item, Judged, Kind
+from mirror.commands.convert.entries import ClusterScope, InputEntry, Item, Judged, Kind
 from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.table import STRIMZI
 
@@ -80,18 +80,18 @@ class _Cluster:
                 text = "" if known else "unknown key"
                 yield Judged(self._entry(name, ""), f"spec.target.{name}", text, "" if known else "not possible")
 
-    def _entry(self, name: str, value: str) -> Entry:
+    def _entry(self, name: str, value: str) -> InputEntry:
         first = name.partition(".")[0].partition("[")[0]
         line = self._lines.get((*self._path, *name.split("."))) or self._lines.get((*self._path, first))
-        return Entry(f"{self._key}.{name}", value, line)
+        return InputEntry(f"{self._key}.{name}", value, line)
 
-    def _ours(self, entry: Entry, name: str, kind: Kind = "ours") -> Item:
+    def _ours(self, entry: InputEntry, name: str, kind: Kind = "ours") -> Item:
         return Item(entry, name, ClusterScope(self._alias), scopes.CLUSTER, kind=kind)
 
     def _config(self, value: Any) -> Iterator[Item | Judged]:
         tree = mapping(value, f"{self._key}.config", self._lines.get((*self._path, "config")))
         for name, inner in tree.items():
-            entry = Entry(
+            entry = InputEntry(
                 f"{self._key}.config.{name}",
                 scalar(inner, f"{self._key}.config.{name}"),
                 self._lines.get((*self._path, "config", name)),
@@ -108,7 +108,7 @@ class _Cluster:
         for key, _ in leaves(value, "tls"):
             entry = self._entry(key, f"all certificates of the Kubernetes secrets {secrets}, one after the other")
             if first and not self._has_login():
-                yield self._ours(Entry(entry.key, "SSL", entry.line), "security.protocol")
+                yield self._ours(InputEntry(entry.key, "SSL", entry.line), "security.protocol")
             if first and named:
                 yield self._ours(entry, "ssl.ca.pem", "secret")
             elif named or not first:
@@ -141,7 +141,7 @@ class _Cluster:
                 yield self._ours(entry, VALUES[name])
             elif name in SECRETS:
                 secret = value[group].get("secretName") if isinstance(value[group], dict) else ""
-                place = Entry(entry.key, f"the key {text} of the Kubernetes secret {secret}", entry.line)
+                place = InputEntry(entry.key, f"the key {text} of the Kubernetes secret {secret}", entry.line)
                 yield self._ours(place, SECRETS[name], "secret")
             elif part == "secretName" and any(f"{group}." in each for each in SECRETS):
                 yield Judged(entry, key, IN_VARIABLE, "renamed", f"clusters.{self._alias}")
@@ -154,20 +154,20 @@ class _Cluster:
             entry, name = self._entry(key, text), key.removeprefix("authentication.")
             if name == "type":
                 protocol = self._protocol(login=str(value.get("sasl")).lower() == "true")
-                yield self._ours(Entry(entry.key, protocol, entry.line), "security.protocol")
+                yield self._ours(InputEntry(entry.key, protocol, entry.line), "security.protocol")
             elif name.startswith("config."):
                 yield Item(entry, name.removeprefix("config."), ClusterScope(self._alias), scopes.CLUSTER)
             else:
                 yield Judged(entry, key, "security.protocol says it", "not needed")
 
-    def _type(self, entry: Entry, kind: str) -> Iterator[Item]:
+    def _type(self, entry: InputEntry, kind: str) -> Iterator[Item]:
         if kind == "tls":
-            yield self._ours(Entry(entry.key, "SSL", entry.line), "security.protocol")
+            yield self._ours(InputEntry(entry.key, "SSL", entry.line), "security.protocol")
             return
-        yield self._ours(Entry(entry.key, self._protocol(login=True), entry.line), "security.protocol")
-        yield self._ours(Entry(entry.key, MECHANISMS[kind], entry.line), "sasl.mechanisms")
+        yield self._ours(InputEntry(entry.key, self._protocol(login=True), entry.line), "security.protocol")
+        yield self._ours(InputEntry(entry.key, MECHANISMS[kind], entry.line), "sasl.mechanisms")
         if kind == "oauth":
-            yield self._ours(Entry(entry.key, "oidc", entry.line), "sasl.oauthbearer.method")
+            yield self._ours(InputEntry(entry.key, "oidc", entry.line), "sasl.oauthbearer.method")
 
     def _protocol(self, login: bool) -> str:
         below = "SSL" if "tls" in self._tree else "PLAINTEXT"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mirror.commands.convert.entries import Entry
+from mirror.commands.convert.entries import InputEntry
 from mirror.config.located_yaml import SECRET
 
 # Connect's ConfigTransformer: ${provider:key} or ${provider:path:key}.
@@ -53,7 +53,7 @@ class Variables:
         self._names: dict[tuple[str, str], str] = {}
         self.needed: list[Variable] = []
 
-    def carried(self, prefix: str, name: str, value: str, entry: Entry, part: str = "") -> Text:
+    def carried(self, prefix: str, name: str, value: str, entry: InputEntry, part: str = "") -> Text:
         """The value of our property `name`, without any secret in it.
 
         `prefix` begins the names of variables. `part` says which part of the entry's value it is, for people.

@@ -13,7 +13,7 @@ import click
 
 from mirror.commands.adopt import stopping, topic_reader
 from mirror.commands.hand_back import ending
-from mirror.commands.hand_back.selection import Known, Result, needed, select
+from mirror.commands.hand_back.selection import HandBackResult, Known, needed, select
 from mirror.commands.text_table import Cell, table
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ALL_REPORTS, StatusReader
@@ -55,7 +55,7 @@ class HandBack:
     topic: str  # Connect's offsets topic
     dry_run: bool
     needed: Sequence[str]  # properties that MirrorMaker needs
-    results: Sequence[Result]
+    results: Sequence[HandBackResult]
 
     @property
     def well(self) -> bool:
@@ -189,7 +189,7 @@ class _Command:
         records = topic_reader.read(self._flow.target, self._flow.group, self._topic)
         return connect_offsets.positions(records, self._connector, self._flow.source.alias)
 
-    def _write(self, results: Sequence[Result]) -> list[Result]:
+    def _write(self, results: Sequence[HandBackResult]) -> list[HandBackResult]:
         """Write what can be handed back, read it back, and say what has become of each partition."""
         wanted = {each.partition: each.position or 0 for each in results if each.outcome == "would be handed back"}
         self._say(f"writing {plural(len(wanted), 'position')} to {self._topic}")
@@ -204,7 +204,7 @@ class _Command:
             each if each.partition not in wanted else _read_back(each, written.get(each.partition)) for each in results
         ]
 
-    def _give_up(self, results: Sequence[Result], known: Known) -> None:
+    def _give_up(self, results: Sequence[HandBackResult], known: Known) -> None:
         """Mark mirror's positions as handed back. A mirror that is started later then blocks these partitions."""
         with closing(PositionReader(self._flow.target, self._flow.group, self._flow.control_topic)) as positions:
             for each in results:
@@ -214,7 +214,7 @@ class _Command:
                     positions.commit(to_commit(handed_back, *each.remote))
 
 
-def _read_back(result: Result, written: Recorded | None) -> Result:
+def _read_back(result: HandBackResult, written: Recorded | None) -> HandBackResult:
     """The result after what was written has been read back."""
     if written is None and not result.position:
         return replace(result, outcome="handed back")

@@ -15,7 +15,7 @@ from mirror.naming import ReplicationPolicy, some_of
 from mirror.settings import Flow
 from mirror.target.connect_offsets import Recorded
 
-Outcome = Literal["handed back", "would be handed back", "left alone", "refused"]
+HandBackOutcome = Literal["handed back", "would be handed back", "left alone", "refused"]
 
 NOTHING = "mirror has copied nothing of it"
 STAYS = "mirror has no position of it: MirrorMaker's own stays"
@@ -35,10 +35,10 @@ REFUSED = "mirror was blocked, because the target refuses the next record: Mirro
 
 
 @dataclass(frozen=True, slots=True)
-class Result(MovedPartition):
+class HandBackResult(MovedPartition):
     """What has become of one partition. What is not known is None."""
 
-    outcome: Outcome
+    outcome: HandBackOutcome
     reason: str = ""
     recorded: int | None = None  # MirrorMaker's position as it was
     position: int | None = None  # ours
@@ -57,34 +57,34 @@ class Known:
     orders: Orders
 
 
-def select(flow: Flow, known: Known, overwrite: bool) -> list[Result]:
+def select(flow: Flow, known: Known, overwrite: bool) -> list[HandBackResult]:
     """The result of each partition. Those that can be handed back say "would be"."""
     remotes = remote_partitions(known.plan.known)  # the retired ones, too
     found = [_choose(flow, each, remote, known, overwrite) for each, remote in remotes.items()]
     strange = [
-        Result(each, None, "left alone", STAYS, said.position if not said.problem else None)
+        HandBackResult(each, None, "left alone", STAYS, said.position if not said.problem else None)
         for each, said in sorted(known.recorded.items())
         if each not in remotes
     ]
     return [*found, *strange]
 
 
-def _choose(flow: Flow, partition: Partition, remote: Partition, known: Known, overwrite: bool) -> Result:
+def _choose(flow: Flow, partition: Partition, remote: Partition, known: Known, overwrite: bool) -> HandBackResult:
     theirs, ours = known.recorded.get(partition), known.positions.get(partition)
     recorded = theirs.position if theirs is not None and not theirs.problem else None
     if partition in known.problems:
-        return Result(partition, remote, "refused", known.problems[partition], recorded)
+        return HandBackResult(partition, remote, "refused", known.problems[partition], recorded)
     if ours is not None and ours.is_handed_back:
-        return Result(partition, remote, "left alone", DONE, recorded, ours.offset)
+        return HandBackResult(partition, remote, "left alone", DONE, recorded, ours.offset)
     problem = _problem(flow, partition, ours, known)
     if problem:
-        return Result(partition, remote, "refused", problem, recorded)
+        return HandBackResult(partition, remote, "refused", problem, recorded)
     if ours is None:
-        return Result(partition, remote, "left alone", NOTHING if theirs is None else STAYS, recorded)
+        return HandBackResult(partition, remote, "left alone", NOTHING if theirs is None else STAYS, recorded)
     if recorded is not None and recorded > ours.offset and not overwrite:
-        return Result(partition, remote, "refused", AHEAD, recorded, ours.offset)
+        return HandBackResult(partition, remote, "refused", AHEAD, recorded, ours.offset)
     notes = "; ".join(_notes(flow, partition, ours, known))
-    return Result(partition, remote, "would be handed back", notes, recorded, ours.offset)
+    return HandBackResult(partition, remote, "would be handed back", notes, recorded, ours.offset)
 
 
 def _problem(flow: Flow, partition: Partition, ours: Position | None, known: Known) -> str:

@@ -14,7 +14,7 @@ from mirror.commands.text_table import Cell, table
 from mirror.commands.verify.differences import Counts
 from mirror.commands.verify.digests import Digester
 from mirror.commands.verify.keeping import keep
-from mirror.commands.verify.partition_comparison import Result
+from mirror.commands.verify.partition_comparison import ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges, Side, select
 from mirror.commands.verify.record_reader import obstacle
 from mirror.commands.verify.shared_topics import shared_of
@@ -39,7 +39,7 @@ class FlowResult:
     """The result of one flow's comparison."""
 
     flow: str
-    results: Sequence[Result]
+    results: Sequence[ComparisonResult]
     skipped: Sequence[str]  # compacted topics
     uncopied: Sequence[Partition]
     caveat: str | None  # what of the records could not be compared, and why
@@ -121,7 +121,7 @@ def _transforms(flow: Flow, wanted: Sequence[PartitionRanges]) -> dict[tuple[str
 
 def _compare(
     flow: Flow, wanted: Sequence[PartitionRanges], digester: Digester, jobs: SparkJobs, progress: TextIO
-) -> list[Result]:
+) -> list[ComparisonResult]:
     with click.progressbar(length=1000, label=f"{flow.name} ", file=progress, show_pos=False) as bar:
 
         def report(what: str, done: int, total: int) -> None:
@@ -132,7 +132,7 @@ def _compare(
         return verify(wanted, digester, jobs, report)
 
 
-def _total(results: Sequence[Result]) -> dict[str, Any]:
+def _total(results: Sequence[ComparisonResult]) -> dict[str, Any]:
     total = sum((result.counts for result in results), Counts())
     return {
         "compared": sum(result.compared for result in results),
@@ -175,7 +175,7 @@ def _verdict(found: FlowResult) -> str:
     return f"equal in the range that both logs have; {plural(found.left_out, 'record')} can't be compared"
 
 
-def _differences(result: Result, most: int) -> list[str]:
+def _differences(result: ComparisonResult, most: int) -> list[str]:
     source, target = result.ranges.source, result.ranges.target
     lines = [
         f"  {difference.kind:<10} {_place(source, difference.upstream)} -> {_place(target, difference.downstream)}"
@@ -191,7 +191,7 @@ def _differences(result: Result, most: int) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _outside(result: Result) -> list[str]:
+def _outside(result: ComparisonResult) -> list[str]:
     """Lines about records that can't be compared."""
     source, target = result.ranges.source, result.ranges.target
     lines = []

@@ -22,7 +22,7 @@ Pair = tuple[Sequence[Chunk], Sequence[Chunk]]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ComparisonResult:
     """The result of one partition's comparison."""
 
     ranges: PartitionRanges
@@ -126,13 +126,13 @@ class Comparison:
         """Digests of target records without a counterpart. If the source has them anywhere, they are duplicates."""
         return {entry.digest for each in self._left for entry in each.target}
 
-    def result(self, originals: list[list[RecordDigest]]) -> Result:
+    def result(self, originals: list[list[RecordDigest]]) -> ComparisonResult:
         """The result. `originals` has the `wanted` records that the source has."""
         upstream = {entry.digest: entry.offset for some in originals for entry in some}
         judged = [*self._differences, *judge(self._left, upstream)]
         differences = [each for each in judged if not self._is_in_flight(each)]
         kinds = Counter(difference.kind for difference in differences) + self._beyond
-        return Result(
+        return ComparisonResult(
             ranges=self._ranges,
             counts=replace(Counts(records(self._source), records(self._target)), **kinds),
             compared=self._compared,

@@ -19,7 +19,7 @@ from mirror.text import duration
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, failure
-from mirror.wire.fetch import FETCH, FetchAnswer, Fetched, Limits, TopicKey, Wanted, fetch
+from mirror.wire.fetch import FETCH, FetchAnswer, Limits, PartitionAnswer, TopicKey, Wanted, fetch
 from mirror.wire.metadata import METADATA
 
 TIMEOUT = 30.0  # seconds without any record; long enough for a leader that hangs and for its successor
@@ -122,7 +122,7 @@ class _Fetches:
         with contextlib.suppress(Unavailable):  # then `next` looks for the new leader
             self._asked = await self._ask(position)
 
-    async def next(self, position: int, stop: int) -> Fetched:
+    async def next(self, position: int, stop: int) -> PartitionAnswer:
         """The records from `position` on. Waits for a leader and for records. Raises Removed, WireError."""
         backoff, deadline = Backoff(max_seconds=1.0), time.monotonic() + TIMEOUT
         reason = "no records come"
@@ -147,7 +147,7 @@ class _Fetches:
         wanted = {TopicKey(topic, self._cluster.topic_id(topic)): [Wanted(partition, position, LIMITS.most)]}
         return connection.send(fetch(wanted, LIMITS, stable=self._stable))
 
-    async def _answer(self, position: int) -> Fetched:
+    async def _answer(self, position: int) -> PartitionAnswer:
         asked, self._asked = self._asked or await self._ask(position), None
         answer = await asked
         topic, partition = self._where

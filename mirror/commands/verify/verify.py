@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from mirror.commands.verify.digests import Digester
-from mirror.commands.verify.partition_comparison import Comparison, Result
+from mirror.commands.verify.partition_comparison import Comparison, ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges
 
 A = TypeVar("A")
@@ -50,7 +50,9 @@ class InProcess:
         return results
 
 
-def verify(everything: Sequence[PartitionRanges], digester: Digester, runner: Runner, report: Progress) -> list[Result]:
+def verify(
+    everything: Sequence[PartitionRanges], digester: Digester, runner: Runner, report: Progress
+) -> list[ComparisonResult]:
     """Compare partitions within their ranges, in three jobs. Raises MirrorError if records can't be read."""
     sides = [side for ranges in everything for side in (ranges.source, ranges.target)]
     total = sum(side.end - side.start for side in sides)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mirror.commands.decide import Outcome, line, obeys, waiting
+from mirror.commands.decide import DecisionOutcome, line, obeys, waiting
 from mirror.commands.status import ReportedPartition
 from mirror.control.decisions import Choice, Decision, Incident
 from mirror.control.orders import Scope
@@ -49,7 +49,7 @@ def test_a_choice_is_about_partitions_with_such_an_incident(scope: Scope, choice
 def test_what_is_said_is_what_has_happened() -> None:
     assert line(ALL[0], "at", 5) == "t-0 continues at offset 5: the position is gone"
     assert line(ALL[4], "start", -1).startswith("u-0 stays paused; once it is resumed, it is copied again")
-    nothing = Outcome(flow="a->b", scope=Scope("t"), decided=(), waiting=(), served=True)
+    nothing = DecisionOutcome(flow="a->b", scope=Scope("t"), decided=(), waiting=(), served=True)
     assert str(nothing) == "a->b: no partition of topic t waits for this decision, see mirror status --partitions"
     assert not nothing.failed and "paused" not in nothing.as_dict()
     done = replace(nothing, decided=("t-0 goes on",))

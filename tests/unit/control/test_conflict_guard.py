@@ -10,7 +10,7 @@ import pytest
 
 from mirror.control import other_flows
 from mirror.control.cluster_plans import ControlTopic
-from mirror.control.conflicts import Finding, Key, Note, OwnFlow, lineage
+from mirror.control.conflicts import ConflictingFlow, Key, Note, OwnFlow, lineage
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.other_flows import ConflictGuard, OthersView
 from mirror.control.plan import Lineage, Plan, merge_initial_partitions
@@ -18,7 +18,7 @@ from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
 from mirror.model import Topic
 from mirror.settings import Flow, Start, TopicSettings
-from tests.unit.control.test_conflicts import KEYS, finding
+from tests.unit.control.test_conflicts import KEYS, conflicting
 from tests.unit.test_naming import flow
 
 TOPICS = {"t": Topic("primary.t", "id", 1, 1)}
@@ -31,8 +31,8 @@ class World:
         self.service_id = "us"
         self.control = SimpleNamespace(plan=None)
         self.said: list[str] = []
-        self.findings: list[Finding] = []
-        self.meanwhile: list[Finding] = []  # what others announce while we do
+        self.conflicting_flows: list[ConflictingFlow] = []
+        self.meanwhile: list[ConflictingFlow] = []  # what others announce while we do
         self.clusters: tuple[str, ...] = ("id-a", "id-b")
         self.old_copies: list[Note] = []
         self._key = key
@@ -42,7 +42,7 @@ class World:
 
     def announce(self, _: object, __: Lineage) -> None:
         self.said.append("announced")
-        self.findings = self.meanwhile
+        self.conflicting_flows = self.meanwhile
 
     def stop_own_tasks(self) -> None:
         self.said.append("withdrawn")
@@ -50,7 +50,7 @@ class World:
     def look(self, remotes: dict[str, str], _: Plan | None, __: str) -> OthersView:
         self.said.append("looked")
         ours = OwnFlow("primary", "backup", self.clusters, remotes)
-        return OthersView(ours, tuple(self.findings), lineage(ours, ()), (), tuple(self.old_copies))
+        return OthersView(ours, tuple(self.conflicting_flows), lineage(ours, ()), (), tuple(self.old_copies))
 
     def key(self, _: str) -> Key:
         return self._key
@@ -78,7 +78,7 @@ def test_of_two_that_announce_at_once_neither_copies_at_once(
     """One of them waits until the other has withdrawn."""
     world = World(KEYS[own])
     made = guard(world, monkeypatch)
-    world.meanwhile = [finding(KEYS[others], copies=False)]
+    world.meanwhile = [conflicting(KEYS[others], copies=False)]
     with pytest.raises(Conflict) as raised:
         made.agree(TOPICS)
     assert raised.value.gave_way is gives_way

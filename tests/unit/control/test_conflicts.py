@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mirror.control.conflicts import (
-    Finding,
+    ConflictingFlow,
     Key,
     OtherFlow,
     OwnFlow,
@@ -189,7 +189,7 @@ def test_a_flow_that_conflicts_changes_no_lineage() -> None:
 
 def test_a_refusal_names_both_flows_and_what_to_do() -> None:
     met = other(plan((B, A), {"t": (B,)}, "t"), True)
-    found = Finding(met, conflict(ONE_WAY, met))
+    found = ConflictingFlow(met, conflict(ONE_WAY, met))
     for note in (refusal(ONE_WAY, found), warning(ONE_WAY, found)):
         assert note.problem.startswith(
             "flow a->b conflicts with flow x->a (mirror-control.x.internal on a): records would"
@@ -200,14 +200,14 @@ def test_a_refusal_names_both_flows_and_what_to_do() -> None:
 KEYS = [Key("1", A, "t"), Key("2", A, "t"), Key("2", B, "t"), Key("2", B, "u")]
 
 
-def finding(key: Key, copies: bool, alive: bool = True) -> Finding:
-    return Finding(replace(other(plan((C, B), {}, "t")), key=key, copies=copies, alive=alive), "why")
+def conflicting(key: Key, copies: bool, alive: bool = True) -> ConflictingFlow:
+    return ConflictingFlow(replace(other(plan((C, B), {}, "t")), key=key, copies=copies, alive=alive), "why")
 
 
 @pytest.mark.parametrize(("smaller", "larger"), [*combinations(KEYS, 2)])
 def test_of_two_that_have_announced_the_smaller_key_waits_and_the_other_gives_way(smaller: Key, larger: Key) -> None:
-    for_smaller = rule(smaller, [finding(larger, False)], True, True)
-    for_larger = rule(larger, [finding(smaller, False)], True, True)
+    for_smaller = rule(smaller, [conflicting(larger, False)], True, True)
+    for_larger = rule(larger, [conflicting(smaller, False)], True, True)
     assert for_smaller and not for_smaller.gives_way
     assert for_larger and for_larger.gives_way
 
@@ -215,10 +215,10 @@ def test_of_two_that_have_announced_the_smaller_key_waits_and_the_other_gives_wa
 @pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_flow_that_copies_takes_precedence_over_flows_that_have_announced(new: bool, announced: bool) -> None:
-    copies = rule(KEYS[0], [finding(KEYS[1], True)], new, announced)
+    copies = rule(KEYS[0], [conflicting(KEYS[1], True)], new, announced)
     assert copies and copies.gives_way
-    assert rule(KEYS[0], [finding(KEYS[1], True, alive=False)], new, announced) is None
-    assert rule(KEYS[3], [finding(KEYS[0], False)], False, announced) is None, "it gives way to what we copy"
+    assert rule(KEYS[0], [conflicting(KEYS[1], True, alive=False)], new, announced) is None
+    assert rule(KEYS[3], [conflicting(KEYS[0], False)], False, announced) is None, "it gives way to what we copy"
     assert rule(KEYS[0], [], new, announced) is None
 
 
@@ -303,7 +303,7 @@ class ModelFlow:
     def topics(self) -> dict[str, str]:
         return {topic: self.prefix + topic for topic in ("t",)}
 
-    def view(self) -> tuple[OwnFlow, list[Finding], Lineage]:
+    def view(self) -> tuple[OwnFlow, list[ConflictingFlow], Lineage]:
         mine = OwnFlow(self.source, self.target, (self.source, self.target), self.topics())
         others = []
         for each in self.flows:
@@ -312,8 +312,8 @@ class ModelFlow:
                     said = posted[each.number]
                     sides = [(self.target, False), (self.source, True)]
                     others += [OtherFlow(each.key, "", "", s, said, copies) for on, s in sides if on == each.target]
-        findings = [Finding(each, why) for each in others if (why := conflict(mine, each))]
-        return mine, findings, lineage(mine, others)
+        conflicting_flows = [ConflictingFlow(each, why) for each in others if (why := conflict(mine, each))]
+        return mine, conflicting_flows, lineage(mine, others)
 
     def states(self, says: Lineage) -> bool:
         mine = self.shared.plans.get(self.number)
@@ -325,9 +325,9 @@ class ModelFlow:
     def run(self) -> Iterator[None]:
         while True:
             yield
-            _, findings, says = self.view()
+            _, conflicting_flows, says = self.view()
             yield
-            if self.refused(findings, says, announced=False):
+            if self.refused(conflicting_flows, says, announced=False):
                 continue
             said: Lineage | None = None
             refused = False
@@ -336,17 +336,17 @@ class ModelFlow:
                 yield
                 self.shared.intents[self.number] = self.says(says)
                 yield
-                _, findings, says = self.view()
+                _, conflicting_flows, says = self.view()
                 yield
-                refused = self.refused(findings, says, announced=True)
+                refused = self.refused(conflicting_flows, says, announced=True)
             if not refused:
                 yield
                 self.shared.plans[self.number] = self.says(says)
                 self.shared.intents.pop(self.number, None)
                 self.copies = True
 
-    def refused(self, findings: list[Finding], says: Lineage, announced: bool) -> bool:
-        ruling = rule(self.key, findings, not self.states(says), announced)
+    def refused(self, conflicting_flows: list[ConflictingFlow], says: Lineage, announced: bool) -> bool:
+        ruling = rule(self.key, conflicting_flows, not self.states(says), announced)
         if ruling and ruling.gives_way:
             self.shared.intents.pop(self.number, None)
             self.shared.plans.pop(self.number, None)

@@ -38,7 +38,7 @@ def test_the_coordinators_of_many_groups_are_found_at_once(monkeypatch: pytest.M
     with FakeCoordinator(monkeypatch) as broker:
         broker.given = {("orders", 0): Offset(7, "")}
         with closing(GroupOffsets(Cluster("primary", broker.properties, {}, {}))) as reader:
-            reader.find(["", *groups])
+            reader.find_coordinators(["", *groups])
             for each in groups:
                 assert reader.of(each, {Partition("orders", 0): ("orders", 0)})[0]
         assert broker.count(FIND_COORDINATOR) == 1

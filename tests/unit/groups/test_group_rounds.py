@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from mirror.groups.group_choice import Outcome
+from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_rounds import synced_at
 from mirror.groups.group_sync import NOT_MIRRORED
 from tests.unit.status.test_group_overview import stands
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_a_group_is_in_step_when_all_its_offsets_stand_on_the_target(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", GroupOutcome)
+def test_a_group_is_in_step_when_all_its_offsets_stand_on_the_target(outcome: GroupOutcome) -> None:
     found = [stands("billing", 0), stands("billing", 1, outcome), stands("other", 0)]
-    committed = outcome in (Outcome.EXACT, Outcome.EARLIER, Outcome.AHEAD)
+    committed = outcome in (GroupOutcome.EXACT, GroupOutcome.EARLIER, GroupOutcome.AHEAD)
     assert synced_at(found, [], 9.0, {"billing": 3.0}) == {"billing": 9.0 if committed else 3.0, "other": 9.0}
     assert ("billing" in synced_at(found, [], 9.0, {})) is committed, "it was never seen in step"
 
 
 def test_topics_that_are_not_mirrored_do_not_count() -> None:
-    elsewhere = replace(stands("billing", 1, Outcome.UNTRANSLATED), reason=NOT_MIRRORED)
+    elsewhere = replace(stands("billing", 1, GroupOutcome.UNTRANSLATED), reason=NOT_MIRRORED)
     assert synced_at([stands("billing", 0), elsewhere], [], 9.0, {}) == {"billing": 9.0}
     assert synced_at([elsewhere], [], 9.0, {"billing": 3.0}) == {}, "no offset of it could stand there"
 

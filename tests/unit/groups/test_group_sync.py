@@ -11,7 +11,7 @@ import pytest
 
 from mirror.errors import ClusterAway
 from mirror.groups import group_sync
-from mirror.groups.group_choice import Outcome, choose, is_due
+from mirror.groups.group_choice import GroupOutcome, choose, is_due
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_sync import GroupSync
 from mirror.groups.patience import AWAY_AFTER, LONG, SHORT
@@ -36,34 +36,43 @@ LOST = translation(None, Unknown.BEFORE_THE_MAP.value)
 @pytest.mark.parametrize(
     ("found", "before", "active", "downstream", "outcome", "is_committed"),
     [
-        (EXACT, None, False, 70, Outcome.EXACT, True),
-        (EXACT, 69, False, 70, Outcome.EXACT, True),
-        (EXACT, 70, False, 70, Outcome.EXACT, True),  # again, before the target forgets it
-        (EXACT, 71, False, 70, Outcome.BACKWARDS, False),
-        (EXACT, None, True, 70, Outcome.ACTIVE, False),
-        (EXACT, 69, True, 70, Outcome.ACTIVE, False),
-        (EXACT, 71, True, 70, Outcome.BACKWARDS, False),  # its members have read on
-        (EXACT, 70, True, 70, Outcome.EXACT, True),
-        (translation(60, "why"), 59, False, 60, Outcome.EARLIER, True),
-        (translation(60, "why"), 61, False, 60, Outcome.BACKWARDS, False),
-        (translation(60, "why"), 59, True, 60, Outcome.ACTIVE, False),
-        (NOT_COPIED, None, False, 90, Outcome.AHEAD, True),
-        (NOT_COPIED, 91, False, 90, Outcome.BACKWARDS, False),
-        (LOST, None, False, None, Outcome.UNTRANSLATED, False),
-        (LOST, 5, True, None, Outcome.UNTRANSLATED, False),
+        (EXACT, None, False, 70, GroupOutcome.EXACT, True),
+        (EXACT, 69, False, 70, GroupOutcome.EXACT, True),
+        (EXACT, 70, False, 70, GroupOutcome.EXACT, True),  # again, before the target forgets it
+        (EXACT, 71, False, 70, GroupOutcome.BACKWARDS, False),
+        (EXACT, None, True, 70, GroupOutcome.ACTIVE, False),
+        (EXACT, 69, True, 70, GroupOutcome.ACTIVE, False),
+        (EXACT, 71, True, 70, GroupOutcome.BACKWARDS, False),  # its members have read on
+        (EXACT, 70, True, 70, GroupOutcome.EXACT, True),
+        (translation(60, "why"), 59, False, 60, GroupOutcome.EARLIER, True),
+        (translation(60, "why"), 61, False, 60, GroupOutcome.BACKWARDS, False),
+        (translation(60, "why"), 59, True, 60, GroupOutcome.ACTIVE, False),
+        (NOT_COPIED, None, False, 90, GroupOutcome.AHEAD, True),
+        (NOT_COPIED, 91, False, 90, GroupOutcome.BACKWARDS, False),
+        (LOST, None, False, None, GroupOutcome.UNTRANSLATED, False),
+        (LOST, 5, True, None, GroupOutcome.UNTRANSLATED, False),
     ],
 )
 def test_what_becomes_of_a_translated_offset(
-    found: Translation, before: int | None, active: bool, downstream: int | None, outcome: Outcome, is_committed: bool
+    found: Translation,
+    before: int | None,
+    active: bool,
+    downstream: int | None,
+    outcome: GroupOutcome,
+    is_committed: bool,
 ) -> None:
     choice = choose(found, END, before, active)
     assert (choice.downstream, choice.outcome, choice.may_be_committed) == (downstream, outcome, is_committed)
-    assert bool(choice.reason) is (outcome is not Outcome.EXACT)
+    assert bool(choice.reason) is (outcome is not GroupOutcome.EXACT)
 
 
 def test_a_copy_without_a_known_end_leaves_the_offset_unknown() -> None:
     choice = choose(NOT_COPIED, LOST, None, False)
-    assert (choice.downstream, choice.outcome, choice.reason) == (None, Outcome.UNTRANSLATED, Unknown.NOT_COPIED.value)
+    assert (choice.downstream, choice.outcome, choice.reason) == (
+        None,
+        GroupOutcome.UNTRANSLATED,
+        Unknown.NOT_COPIED.value,
+    )
 
 
 @pytest.mark.parametrize(

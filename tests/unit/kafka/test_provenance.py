@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.kafka.provenance import NAME, VALUE_MAX, Screen, encode, is_usable_id, route
+from mirror.kafka.provenance import NAME, VALUE_MAX, ProvenanceFilter, encode, is_usable_id, route
 from mirror.kafka.record_headers import UNREADABLE
 
 A, B, C = "id-a", "id-b", "id-c"
@@ -17,10 +17,10 @@ HERE, REMOTE = ("orders", 3), ("orders", 3)
 OURS = (NAME, b"orders,3,id-a")
 
 
-def screened(*headers: Any, remote: tuple[str, int] = REMOTE) -> dict[int, Any]:
+def filtered(*headers: Any, remote: tuple[str, int] = REMOTE) -> dict[int, Any]:
     """What a flow from A to B gives to records with these headers, by index."""
     messages = [Message(*HERE, n, None, b"v", None) for n in range(len(headers))]
-    kept, given_ = Screen(HERE, remote, (A, B))(messages, list(headers))
+    kept, given_ = ProvenanceFilter(HERE, remote, (A, B))(messages, list(headers))
     return dict(zip([int(message.offset() or 0) for message in kept], given_, strict=True))
 
 
@@ -61,8 +61,8 @@ def test_of_a_long_way_the_newest_part_is_kept(ids: list[str]) -> None:
 
 def test_what_was_on_the_target_is_left_out_and_the_rest_gets_the_header() -> None:
     other = ("app", b"1")
-    assert screened(None, None) == {0: [OURS], 1: [OURS]}
-    found = screened(
+    assert filtered(None, None) == {0: [OURS], 1: [OURS]}
+    found = filtered(
         None,
         [other],
         [(NAME, b"orders,3,id-b")],
@@ -83,11 +83,11 @@ def test_what_was_on_the_target_is_left_out_and_the_rest_gets_the_header() -> No
 
 
 def test_the_header_names_the_remote_partition() -> None:
-    assert screened([(NAME, b"orders,3,id-c")], remote=("bills", 3)) == {0: [(NAME, b"bills,3,id-c,id-a")]}
+    assert filtered([(NAME, b"orders,3,id-c")], remote=("bills", 3)) == {0: [(NAME, b"bills,3,id-c,id-a")]}
 
 
 def test_headers_that_can_not_be_read_stay_so() -> None:
-    assert screened(None, UNREADABLE) == {0: [OURS], 1: UNREADABLE}
+    assert filtered(None, UNREADABLE) == {0: [OURS], 1: UNREADABLE}
 
 
 @pytest.mark.parametrize("first", [(A, B), (B, A)])
@@ -99,7 +99,7 @@ def test_of_a_ring_each_record_comes_to_each_cluster_once(first: tuple[str, str]
         ring = [*first, C]
         for at, (here, there) in enumerate(zip(ring, [*ring[1:], ring[0]], strict=True)):
             message = Message(*HERE, 0, None, b"v", None)
-            kept, after = Screen(HERE, REMOTE, (here, there))([message], [headers])
+            kept, after = ProvenanceFilter(HERE, REMOTE, (here, there))([message], [headers])
             assert bool(kept) == (at < 2), "it comes back to where it began, or not all the way"
             headers = after[0] if after else None
 

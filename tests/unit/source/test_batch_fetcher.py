@@ -21,7 +21,7 @@ from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES
-from mirror.wire.fetch import FetchAnswer, Fetched, TopicKey
+from mirror.wire.fetch import FetchAnswer, PartitionAnswer, TopicKey
 from mirror.wire.metadata import Leader
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
@@ -130,17 +130,17 @@ def _forgotten(answer: Cursor) -> list[int]:
     return found
 
 
-def fetched(partition: int, records: bytes = b"", error: int = 0, **more: Any) -> tuple[bytes, Fetched]:
+def fetched(partition: int, records: bytes = b"", error: int = 0, **more: Any) -> tuple[bytes, PartitionAnswer]:
     """An answer for one partition."""
     rest = {"aborted": (), "diverging": None, "leader": None, "preferred": -1, **more}
     data = memoryview(bytearray(records))
-    found = Fetched(
+    found = PartitionAnswer(
         partition, error, 90, 0, rest["aborted"], data, rest["diverging"], rest["leader"], rest["preferred"]
     )
     return TOPIC.id, found
 
 
-def reply(*partitions: tuple[bytes, Fetched], error: int = 0, session: int = 77, size: int = 0) -> FetchAnswer:
+def reply(*partitions: tuple[bytes, PartitionAnswer], error: int = 0, session: int = 77, size: int = 0) -> FetchAnswer:
     size = size or sum(len(each.records) for _, each in partitions)
     return FetchAnswer(error, session, partitions, {2: ("b", 2)}, size)
 
@@ -427,7 +427,7 @@ def test_markers_and_aborted_records_are_left_out() -> None:
         (fetched(0, diverging=(3, 4)), "diverged", 5),
     ],
 )
-def test_what_leaves_the_batch_path(partition: tuple[bytes, Fetched], reason: str, at: int) -> None:
+def test_what_leaves_the_batch_path(partition: tuple[bytes, PartitionAnswer], reason: str, at: int) -> None:
     """What was before it is copied first."""
 
     async def run() -> None:

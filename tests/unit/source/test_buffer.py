@@ -310,7 +310,7 @@ def test_a_batch_has_the_keys_and_headers_that_the_buffer_has_read() -> None:
         assert [len(each or ()) for each in batch.headers] == [offset % 3 for offset in batch.offsets]
 
 
-def test_what_a_screen_leaves_out_is_an_offset_without_a_record() -> None:
+def test_what_a_filter_leaves_out_is_an_offset_without_a_record() -> None:
     """The position moves past such an offset, and nothing waits for it; so it is with aborted records."""
     own: list[tuple[str, bytes | None]] = [("h", b"1")]
 

@@ -16,7 +16,7 @@ from mirror.batches.fitting import RECORDS_MAX
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
 from mirror.source.batch_reading import read
 from mirror.wire.error_codes import CODES
-from mirror.wire.fetch import FetchAnswer, Fetched
+from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from tests.harness import batches
 from tests.unit.source.test_batch_fetcher import TOPIC, Asked, Source, fetched, fetching, log, reply, taken
 
@@ -184,7 +184,7 @@ def test_whatever_batches_say_what_is_read_goes_forwards(
     feed = Feed(TOPIC, 0, position, -1, 2**20, lambda: None)
     held = Held(7, freed.append)
     held.retain()
-    read(feed, Fetched(0, 0, 5, 0, aborted, memoryview(bytearray(records)), None, None, -1), held, 2**20)
+    read(feed, PartitionAnswer(0, 0, 5, 0, aborted, memoryview(bytearray(records)), None, None, -1), held, 2**20)
     held.release()
     assert feed.position >= position and struct.pack(">q", feed.position)
     at = position
@@ -204,7 +204,7 @@ def test_a_transaction_has_a_bounded_number_of_records() -> None:
     many = b"".join(batches.raw(b"", RECORDS_MAX, n * RECORDS_MAX, (n + 1) * RECORDS_MAX - 1) for n in range(20))
     freed: list[int] = []
     feed, held = Feed(TOPIC, 0, 0, -1, 2**20, lambda: None), Held(7, freed.append)
-    read(feed, Fetched(0, 0, 5, 0, (), memoryview(bytearray(many)), None, None, -1), held, 2**20)
+    read(feed, PartitionAnswer(0, 0, 5, 0, (), memoryview(bytearray(many)), None, None, -1), held, 2**20)
     taken_: list[Any] = []
     while spans := feed.take(2**30, 500):
         taken_.append(sum(each.records for span in spans for each in span.batches))
@@ -217,5 +217,5 @@ def test_reading_takes_a_time_that_depends_on_what_was_asked_for() -> None:
     records = memoryview(bytearray(batches.raw(b"", 0, 0, 0) * 500_000))  # 30 MB, which repeat an offset
     feed, held = Feed(TOPIC, 0, 0, -1, 2**20, lambda: None), Held(7, lambda _: None)
     begun = time.process_time()
-    read(feed, Fetched(0, 0, 5, 0, (), records, None, None, -1), held, 2**20)
+    read(feed, PartitionAnswer(0, 0, 5, 0, (), records, None, None, -1), held, 2**20)
     assert feed.ended and time.process_time() - begun < 1.0

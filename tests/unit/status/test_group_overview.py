@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror.groups.group_choice import Outcome
+from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import GroupOffset
@@ -10,14 +10,14 @@ from mirror.model import Partition
 from mirror.status.group_overview import GROUP_OUTCOMES, REASONS, groups_view
 
 
-def stands(group: str, number: int, outcome: Outcome = Outcome.EXACT, lag: int | None = 5) -> GroupOffset:
+def stands(group: str, number: int, outcome: GroupOutcome = GroupOutcome.EXACT, lag: int | None = 5) -> GroupOffset:
     """How a group stands in a partition of `orders`."""
-    reason = "" if outcome is Outcome.EXACT else f"it is {outcome}"
+    reason = "" if outcome is GroupOutcome.EXACT else f"it is {outcome}"
     return GroupOffset(group, Partition("orders", number), Committed(10, ""), lag, 7, 7, outcome, reason)
 
 
 def test_each_group_has_its_lag_its_outcomes_and_some_reasons() -> None:
-    ahead = [stands("billing", number, Outcome.AHEAD) for number in range(1, REASONS + 2)]
+    ahead = [stands("billing", number, GroupOutcome.AHEAD) for number in range(1, REASONS + 2)]
     view = groups_view(Round(1.0, [stands("shipping", 0, lag=None), stands("billing", 0), *ahead], True))
     assert (view.at, view.synced) == (1.0, True)
     billing, shipping = view.groups

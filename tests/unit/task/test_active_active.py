@@ -83,9 +83,9 @@ def of_epoch(copier: RecordCopier, epoch: int, first: int, last: int, headers: A
 def test_what_was_left_out_before_a_seek_has_no_epoch_any_more(world: World) -> None:
     copier = world.copier()
     of_epoch(copier, 5, 0, 2, BACK)
-    assert copier.buffer.screened_epoch == 5
+    assert copier.buffer.left_out_epoch == 5
     copier.buffer.invalidate()
-    assert copier.buffer.screened_epoch == -1, "a newer leader may have cut it off"
+    assert copier.buffer.left_out_epoch == -1, "a newer leader may have cut it off"
 
 
 def test_records_of_others_neither_block_a_new_partition_nor_are_they_told(

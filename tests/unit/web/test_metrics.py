@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from mirror.control.reports import Counters, Report
 from mirror.control.throttle_shares import OF_FLOW
 from mirror.control.verification import Verification
-from mirror.groups.group_choice import Outcome
+from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_rounds import Round
 from mirror.model import Partition
 from mirror.service_settings import Http
@@ -29,7 +29,7 @@ from mirror.status.coverage import coverage
 from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
 from mirror.topics.acl_sync import AclOutcome
-from mirror.topics.config_sync import Outcome as ConfigOutcome
+from mirror.topics.config_sync import ConfigOutcome
 from mirror.web.metrics.scrape import Metrics
 from mirror.web.server import WebServer, metrics
 from tests.unit.control.test_reports import NOW, report
@@ -120,7 +120,7 @@ def status() -> FlowStatus:
     status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
     status.throttles = {OF_FLOW: 5_000, "topic": 2_000}
     status.groups = Round(
-        77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True, synced_at={"billing": 66.0}
+        77.0, [stands("billing", 0), stands("billing", 1, GroupOutcome.AHEAD, 0)], True, synced_at={"billing": 66.0}
     )
     status.configs = config_round(("topic", ConfigOutcome.IN_STEP))
     status.acls = acl_round(*AclOutcome)
@@ -140,7 +140,7 @@ def test_groups_have_a_lag_and_outcomes(status: FlowStatus) -> None:
         ("billing", "exact"): 1,
         ("billing", "ahead"): 1,
     }
-    assert len(outcomes) == len(Outcome)
+    assert len(outcomes) == len(GroupOutcome)
     assert samples(metrics, "mirror_group_round_timestamp_seconds") == {(): 77}
     assert samples(metrics, "mirror_group_synced_timestamp_seconds") == {("billing",): 66}
     status.groups = None

@@ -13,7 +13,7 @@ import pytest
 
 from mirror.control.reports import Report
 from mirror.control.verification import Verification
-from mirror.groups.group_choice import Outcome
+from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_rounds import Round
 from mirror.model import Partition
 from mirror.service_settings import Http
@@ -154,7 +154,7 @@ def test_the_data_path_is_told_where_it_is_not_as_it_always_is() -> None:
 def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
     status = running(of("orders", 0))
     assert "consumer group" not in shown(status).text
-    found = [stands("billing", 0), stands(EVIL, 0, Outcome.UNTRANSLATED), stands("shipping", 0)]
+    found = [stands("billing", 0), stands(EVIL, 0, GroupOutcome.UNTRANSLATED), stands("shipping", 0)]
     status.groups = Round(time.time() - 30, found, True, synced_at={"billing": time.time() - 90})
     html = shown(status, opened=("groups primary->backup",))
     assert html.text.count("90 s ago") == 1, "only of a group that was in step"
@@ -175,12 +175,12 @@ def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
 
 def test_configurations_that_are_not_in_step_are_there_with_the_reason() -> None:
     status = running(of("orders", 0))
-    status.configs = config_round(("orders", config_sync.Outcome.IN_STEP))
+    status.configs = config_round(("orders", config_sync.ConfigOutcome.IN_STEP))
     assert "not in step" not in shown(status).text
     status.configs = config_round(
-        ("orders", config_sync.Outcome.ALTERED),
-        (EVIL, config_sync.Outcome.DIFFERENT),
-        ("b", config_sync.Outcome.HIDDEN),
+        ("orders", config_sync.ConfigOutcome.ALTERED),
+        (EVIL, config_sync.ConfigOutcome.DIFFERENT),
+        ("b", config_sync.ConfigOutcome.HIDDEN),
     )
     html = shown(status, opened=("configurations primary->backup",))
     assert "2 topic configurations" in html.text and "not in step," in html.text and "it is different" in html.text
@@ -188,7 +188,7 @@ def test_configurations_that_are_not_in_step_are_there_with_the_reason() -> None
     assert [d["id"] for d in html.all("details") if "open" in d] == ["configurations primary->backup"]
     (flow,) = json.loads(overview([status], READ).json())["flows"]
     assert flow["configs"]["topics_by_outcome"] == {"in_step": 0, "altered": 1, "different": 1, "hidden": 1}
-    status.configs = config_round(*((f"t{n}", config_sync.Outcome.HIDDEN) for n in range(CONFIGS_MAX + 7)))
+    status.configs = config_round(*((f"t{n}", config_sync.ConfigOutcome.HIDDEN) for n in range(CONFIGS_MAX + 7)))
     assert "and 7 more" in shown(status).text
 
 

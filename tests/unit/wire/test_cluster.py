@@ -19,8 +19,8 @@ from mirror.wire.access import access
 from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES
-from mirror.wire.fetch import FetchAnswer, Fetched
-from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, Leader, Topic
+from mirror.wire.fetch import FetchAnswer, PartitionAnswer
+from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, DescribedTopic, Leader
 from mirror.wire.pool import Pool
 from mirror.wire.requests import Request
 
@@ -234,7 +234,7 @@ class Scripted(Cluster):
         self.asked.append(request.api.name)
         await asyncio.sleep(0)
         if request.api.name == "Metadata":
-            topic = Topic(self.error, self.topic_id_, dict(self.leaders))
+            topic = DescribedTopic(self.error, self.topic_id_, dict(self.leaders))
             return Described(self.known, {"t": topic, "u": topic})
         return dict(self.coordinators)
 
@@ -264,7 +264,7 @@ class Several(Cluster):
         """`old` are the leaders that the first broker knows."""
         super().__init__(access({"bootstrap.servers": "a:1"}))
         self.asked: list[int] = []
-        self._old = Topic(0, old_id, old)
+        self._old = DescribedTopic(0, old_id, old)
 
     def _connections(self, address: tuple[str, int], purpose: str) -> Any:
         node = next(each for each, known in ADDRESSES.items() if known == address)
@@ -273,7 +273,7 @@ class Several(Cluster):
             self.asked.append(node)
             leader = Leader(1, 5) if node == 1 else Leader(2, 6)
             if request.api.name == "Metadata":
-                return Described(ADDRESSES, {"t": self._old if node == 1 else Topic(0, ID, {0: leader})})
+                return Described(ADDRESSES, {"t": self._old if node == 1 else DescribedTopic(0, ID, {0: leader})})
             return {"g": Coordinator(leader.node, ADDRESSES[leader.node], 0)}
 
         async def connection() -> Any:
@@ -389,7 +389,7 @@ class Led(Scripted):
         self.asked.append(f"Fetch of {node}")
         new = Leader(2, 6) if node == 1 else None
         records = memoryview(b"" if new else b"records")
-        found = Fetched(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 0, (), records, None, new, -1)
+        found = PartitionAnswer(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 0, (), records, None, new, -1)
         answered: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         answered.set_result(FetchAnswer(0, 0, [(ID, found)], {2: ("b", 22)} if new else {}, 0))
         return SimpleNamespace(send=lambda _: answered)

@@ -8,13 +8,13 @@ from click.testing import CliRunner
 
 from mirror.cli import cli
 from mirror.commands.adopt.command import Adoption, shown
-from mirror.commands.adopt.selection import Result
+from mirror.commands.adopt.selection import AdoptResult
 from mirror.model import Partition
 
 ORDERS = Partition("orders", 0)
 REMOTE = Partition("primary.orders", 0)
-ADOPTED = Result(ORDERS, REMOTE, "adopted", "", 1_200, 1_234, 1_000)
-REFUSED = Result(Partition("orders", 1), REMOTE, "refused", "it does not fit", 7)
+ADOPTED = AdoptResult(ORDERS, REMOTE, "adopted", "", 1_200, 1_234, 1_000)
+REFUSED = AdoptResult(Partition("orders", 1), REMOTE, "refused", "it does not fit", 7)
 
 
 def test_a_table_the_reasons_and_a_verdict() -> None:

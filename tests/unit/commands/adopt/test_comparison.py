@@ -81,7 +81,7 @@ class World:
         committed = Log({"here": [(o, n) for o, n in source if n not in self.aborted], "there": remote})
         comparer = Comparer("here", "there", most, committed, Log({"here": source, "there": remote}))
         logs = Logs(self.source_start, end, end, min(self.remote_start, remote_end), remote_end)
-        return comparer.find(Candidate(HERE, THERE, recorded, sync, exact), logs)
+        return comparer.find_position(Candidate(HERE, THERE, recorded, sync, exact), logs)
 
 
 @st.composite
@@ -152,13 +152,13 @@ def test_reading_stops_where_the_copy_can_not_be(monkeypatch: pytest.MonkeyPatch
     log = Counting({"here": [(n, n) for n in range(1_000)], "there": [(n, n) for n in range(20)], "read": []})
     comparer = Comparer("here", "there", 5, log, log)
     logs = Logs(0, 1_000, 1_000, 0, 20)
-    assert comparer.find(Candidate(HERE, THERE, 15, None, False), logs) == Found(20, 5)
+    assert comparer.find_position(Candidate(HERE, THERE, 15, None, False), logs) == Found(20, 5)
     assert max(log.records["read"])[0] < 40, "there are 20 records on the target"
     log.records["read"].clear()
-    assert comparer.find(Candidate(HERE, THERE, 15, Sync(12, 12), False), logs) == Found(20, 5)
+    assert comparer.find_position(Candidate(HERE, THERE, 15, Sync(12, 12), False), logs) == Found(20, 5)
     assert max(log.records["read"])[0] < 25, "there are 7 after the sync"
     log.records["read"].clear()
-    assert comparer.find(Candidate(HERE, THERE, 15, Sync(18, 18), False), logs) == Found(20, 5)
+    assert comparer.find_position(Candidate(HERE, THERE, 15, Sync(18, 18), False), logs) == Found(20, 5)
     assert max(log.records["read"])[0] < 23
 
 
@@ -166,20 +166,20 @@ def test_what_was_copied_and_is_no_longer_on_the_target_counts() -> None:
     """Twenty records were copied, none was recorded, and the target has only the last two."""
     log = Log({"here": [(n, n) for n in range(30)], "there": [(18, 18), (19, 19)]})
     comparer = Comparer("here", "there", 5, log, log)
-    assert comparer.find(Candidate(HERE, THERE, 0, None, False), Logs(0, 30, 30, 18, 20)) == Found(20, 2)
+    assert comparer.find_position(Candidate(HERE, THERE, 0, None, False), Logs(0, 30, 30, 18, 20)) == Found(20, 2)
 
 
 def test_a_copy_that_is_longer_than_the_source_ever_was() -> None:
     """Its first records are somebody else's, unless the source has removed some."""
     log = Log({"here": [(3, 3), (4, 4)], "there": [(n, n) for n in range(5)]})
     comparer, candidate = Comparer("here", "there", 5, log, log), Candidate(HERE, THERE, 5, None, True)
-    assert isinstance(comparer.find(candidate, Logs(0, 5, 5, 0, 5)), Undecided)
-    assert comparer.find(candidate, Logs(3, 5, 5, 0, 5)) == Found(5, 2)
+    assert isinstance(comparer.find_position(candidate, Logs(0, 5, 5, 0, 5)), Undecided)
+    assert comparer.find_position(candidate, Logs(3, 5, 5, 0, 5)) == Found(5, 2)
 
 
 def test_a_position_after_the_sources_end_is_refused() -> None:
     comparer = Comparer("here", "there", 5, Log({}), Log({}))
-    found = comparer.find(Candidate(HERE, THERE, 31, None, True), Logs(0, 30, 30, 0, 20))
+    found = comparer.find_position(Candidate(HERE, THERE, 31, None, True), Logs(0, 30, 30, 0, 20))
     assert isinstance(found, Undecided) and "ends at 30" in found.reason
 
 
@@ -189,5 +189,5 @@ def test_a_position_within_an_open_transaction_of_the_source() -> None:
     committed = Log({**records, "here": records["here"][:10]})
     comparer = Comparer("here", "there", 5, committed, Log(records))
     logs = Logs(0, 10, 30, 0, 20)
-    assert comparer.find(Candidate(HERE, THERE, 20, None, False), logs) == Found(20, 5)
-    assert comparer.find(Candidate(HERE, THERE, 8, None, False), logs) == Found(20, 5)
+    assert comparer.find_position(Candidate(HERE, THERE, 20, None, False), logs) == Found(20, 5)
+    assert comparer.find_position(Candidate(HERE, THERE, 8, None, False), logs) == Found(20, 5)

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 
 from mirror.cli import cli
 from mirror.commands.hand_back.command import NOT_READ_BACK, HandBack, _read_back, shown
-from mirror.commands.hand_back.selection import Result
+from mirror.commands.hand_back.selection import HandBackResult
 from mirror.model import Partition
 from mirror.target.connect_offsets import Recorded
 
 ORDERS = Partition("orders", 0)
 REMOTE = Partition("primary.orders", 0)
-DONE = Result(ORDERS, REMOTE, "handed back", "", 1_200, 1_234)
-REFUSED = Result(Partition("orders", 1), REMOTE, "refused", "it can't be believed", None, 7)
+DONE = HandBackResult(ORDERS, REMOTE, "handed back", "", 1_200, 1_234)
+REFUSED = HandBackResult(Partition("orders", 1), REMOTE, "refused", "it can't be believed", None, 7)
 FOUND = HandBack("primary->backup", "mm2-offsets.primary.internal", False, ["a = b"], [DONE, REFUSED])
 FLOW = """\
 clusters: {primary: {bootstrap.servers: "127.0.0.1:1"}, backup: {bootstrap.servers: "127.0.0.1:2"}}
@@ -60,7 +60,7 @@ def test_json() -> None:
     ],
 )
 def test_a_position_counts_only_if_it_is_read_back(position: int, read: Recorded | None, outcome: str) -> None:
-    found = _read_back(Result(ORDERS, REMOTE, "would be handed back", "", None, position), read)
+    found = _read_back(HandBackResult(ORDERS, REMOTE, "would be handed back", "", None, position), read)
     assert found.outcome == outcome
     if outcome == "refused":
         assert found.reason == (read.problem if read and read.problem else NOT_READ_BACK)

@@ -9,7 +9,7 @@ import pytest
 
 from mirror.commands import moved_partition
 from mirror.commands.hand_back import selection
-from mirror.commands.hand_back.selection import Known, Result, needed, select
+from mirror.commands.hand_back.selection import HandBackResult, Known, needed, select
 from mirror.control.decisions import Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
@@ -25,13 +25,13 @@ AT_7 = Position(7, "source-1", remote_id="remote-1")
 KNOWN = Known(PLAN, {HERE: AT_7}, {}, {}, {}, {}, {})
 
 
-def result(overwrite: bool = False, **changes: Any) -> Result:
+def result(overwrite: bool = False, **changes: Any) -> HandBackResult:
     (found,) = select(flow(), replace(KNOWN, **changes), overwrite)
     return found
 
 
 def test_a_position_is_handed_back() -> None:
-    assert result() == Result(HERE, Partition("primary.orders", 0), "would be handed back", "", None, 7)
+    assert result() == HandBackResult(HERE, Partition("primary.orders", 0), "would be handed back", "", None, 7)
     assert result(recorded={HERE: Recorded(5)}).recorded == 5
 
 
@@ -87,7 +87,7 @@ def test_without_exactly_once_a_crash_leaves_doubt() -> None:
 def test_what_mirrormaker_has_besides_stays() -> None:
     other = Partition("strange", 0)
     found = select(flow(), replace(KNOWN, recorded={other: Recorded(5)}), False)
-    assert found[-1] == Result(other, None, "left alone", selection.STAYS, 5)
+    assert found[-1] == HandBackResult(other, None, "left alone", selection.STAYS, 5)
 
 
 def test_mirrormaker_needs_the_same_names() -> None:

@@ -12,11 +12,11 @@ from confluent_kafka import Message
 
 from mirror.batches.records import Content, encode
 from mirror.commands.verify.digests import Digester, Stretch
-from mirror.commands.verify.partition_comparison import Result
+from mirror.commands.verify.partition_comparison import ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.shared_topics import Record, Shared
 from mirror.commands.verify.verify import InProcess, verify
-from mirror.kafka.provenance import NAME, Screen
+from mirror.kafka.provenance import NAME, ProvenanceFilter
 
 HERE = ("orders", 3)
 TO_B, TO_A = Shared("a", "id-a", "id-b"), Shared("b", "id-b", "id-a")
@@ -74,13 +74,13 @@ class World:
         new = [each for each in self.logs[source] if int(each.offset() or 0) >= self.positions[source]][:most]
         if not new:
             return
-        kept, headers = Screen(HERE, HERE, (f"id-{source}", f"id-{target}"))(new, [m.headers() for m in new])
+        kept, headers = ProvenanceFilter(HERE, HERE, (f"id-{source}", f"id-{target}"))(new, [m.headers() for m in new])
         for message, given in zip(kept, headers, strict=True):
             self.write(target, message.value() or b"", given, message.timestamp()[1])
         self.ends[target] += bool(kept)  # the transaction's marker
         self.positions[source] = int(new[-1].offset() or 0) + 1
 
-    def compare(self, shared: Shared) -> Result:
+    def compare(self, shared: Shared) -> ComparisonResult:
         source, target = shared.source, "b" if shared.source == "a" else "a"
         ranges = PartitionRanges(
             Side(source, *HERE, 0, self.positions[source]),

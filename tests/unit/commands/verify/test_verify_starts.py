@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mirror.commands.verify import partition_comparison
 from mirror.commands.verify.digests import Chunk, Digester, RecordDigest, Stretch, cut
-from mirror.commands.verify.partition_comparison import Result
+from mirror.commands.verify.partition_comparison import ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.surviving_syncs import keep
 from mirror.commands.verify.verify import InProcess, verify
@@ -67,7 +67,7 @@ class Copy:
     copied: int  # source records before the position
     ends_meet: bool
 
-    def compare(self, source_start: int, target_start: int, whole: bool = True) -> Result:
+    def compare(self, source_start: int, target_start: int, whole: bool = True) -> ComparisonResult:
         """The result of a comparison whose logs are cut at these offsets."""
         kept: list[tuple[int, int]] = []
         for sync in self.syncs:
