@@ -110,7 +110,7 @@ class Source:
     def partitions(self) -> Mapping[str, int]:
         return {"orders": 1}
 
-    def find(self, groups: Iterable[str]) -> None: ...
+    def find_coordinators(self, groups: Iterable[str]) -> None: ...
 
     def others(self) -> tuple[Mapping[str, str], bool]:
         return {}, True
