@@ -41,15 +41,21 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     option = {"mirrormaker_offsets": {"enabled": True}, "exactly_once": True}
     world = World("back", source_cluster.bootstrap, target_cluster.bootstrap, tmp_path, option)
     left = world.flow("left", "alo", identity=False)
-    world.all.append(left)
+    loose = world.flow("loose", "alo", identity=False).changed(exactly_once=False)
+    world.all += [left, loose]
     mirror_is_killed(world, monkeypatch)
-    world.all.remove(left)
+    world.all = world.all[:-2]
     before, at = left.copy(), written(left)
+    loosely = loose.copy()
+    positions = {each.partition.partition: each.position or 0 for each in loose.hand_back().results}
+    after = loose.next_offsets()
+    assert all(0 < offset <= after[number] for number, offset in positions.items()), (positions, after)
     each_of(world, hand_back_after_the_kill)
     assert "handed back to MirrorMaker" in dry_run(load(world.all[0].file).flows[0]).blocked[0].blocked
-    with world.mirror_maker(*world.all, left, committed=True) as first:
+    with world.mirror_maker(*world.all, left, loose, committed=True) as first:
         goes_on(world)
-        nothing_is_missing_where_nobody_handed_back(left, before, at)
+        nothing_is_missing_after(left, before, at)
+        nothing_is_missing_after(loose, loosely, positions)
         mirrormaker_is_noticed(world.all[0], monkeypatch)
         mirrormaker_is_noticed_by_its_records(world)
         first.stop()
@@ -140,8 +146,8 @@ def goes_on(world: World) -> None:
         oracle.compare(each.source(), each.copy())
 
 
-def nothing_is_missing_where_nobody_handed_back(flow: Moving, before: oracle.Records, at: Mapping[int, int]) -> None:
-    """MirrorMaker copies again what mirror copied after it had written its positions `at`, and leaves nothing out."""
+def nothing_is_missing_after(flow: Moving, before: oracle.Records, at: Mapping[int, int]) -> None:
+    """MirrorMaker goes on at these positions, which may be before the last records that mirror has copied."""
     wanted = {number: [each.content for each in some] for number, some in before.items()}
     for number, some in flow.source().items():
         wanted[number] += [each.content for each in some if each.offset >= at[number]]
