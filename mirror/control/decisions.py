@@ -100,9 +100,14 @@ def doubt(
         return incident._replace(kind="unknown_records") if has_records() else None
     if not found.topic_id:
         return incident._replace(kind="position_foreign")
-    if newest is not None and newest.topic_id == found.topic_id and found.progress < newest.progress:
-        return incident._replace(kind="position_back")
-    return None
+    return incident._replace(kind="position_back") if newest is not None and _is_back(found, newest, topic) else None
+
+
+def _is_back(found: Position, newest: Position, topic: Topic) -> bool:
+    """True if `found` is older. If `newest` is of the present source topic, a position of a former topic is older."""
+    if newest.topic_id == found.topic_id:
+        return found.progress < newest.progress
+    return newest.topic_id == topic.topic_id and found.resets <= newest.resets
 
 
 def remote_topic(topic: Topic, before: str) -> Incident:

@@ -14,7 +14,7 @@ from mirror.control.newest_plan import newest_plan
 from mirror.groups.group_offsets import is_usable_group
 from mirror.groups.translated import Translation
 from mirror.groups.translation import End, Unknown, is_after_all, read_before
-from mirror.groups.translator import Translator
+from mirror.groups.translator import RECREATED, Translator
 from mirror.model import Partition
 from mirror.settings import Flow
 
@@ -106,6 +106,8 @@ class SharedTranslator:
         found, seen = self._there.to_downstream(partition, upstream), self._there.seen(partition)
         position = seen.position
         if partition not in self._unmoved or position is None or seen.log_end is None or upstream > position.offset:
+            return found
+        if found.reason == RECREATED:  # the map is that of the old topic, so its end says nothing
             return found
         end = End(position.offset, position.map_end)
         if not is_after_all(self._there.entries(partition, position), upstream, end):

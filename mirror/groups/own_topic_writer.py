@@ -40,9 +40,16 @@ class OwnTopicWriter:
         for some in chunks(records.items(), AT_ONCE):
             for key, value in some:
                 try:
-                    self._producer.produce(self._topic, value, key, delivered)
+                    self._queue(key, value, delivered)
                 except KafkaException as error:  # the client believes that the topic does not exist
                     failed.append(error.args[0])
             if self._producer.flush(WRITE_TIMEOUT) or failed:
                 reason = failed[0].str() if failed else "no answer in time"
                 raise ClusterAway(self._alias, f"{self._topic} accepts no records: {reason}")
+
+    def _queue(self, key: bytes, value: bytes | None, delivered: Callable[[KafkaError | None, Message], None]) -> None:
+        try:
+            self._producer.produce(self._topic, value, key, delivered)
+        except BufferError:  # the user's queue.buffering.max.messages is small
+            self._producer.flush(WRITE_TIMEOUT)
+            self._producer.produce(self._topic, value, key, delivered)

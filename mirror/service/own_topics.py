@@ -20,6 +20,10 @@ INTERNAL_CONFIG = {
     "max.message.bytes": str(INTERNAL_MAX),
 }
 
+# As MirrorMaker makes its topics: compaction, and otherwise the target's defaults. Older offset syncs of a partition
+# stay for as long as their segment is written to, and MirrorMaker's clients translate with them.
+MIRRORMAKER_CONFIG = {"cleanup.policy": "compact"}
+
 # Most refused records are too large, so the topic of dead letters takes any size.
 DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
 
@@ -28,9 +32,15 @@ CONNECT_OFFSETS = 25  # partitions of Connect's offsets topic: its own default, 
 
 def own_topic(flow: Flow, name: str) -> NewTopic:
     """How to create the topic of mirror's own that has this name."""
-    config = DEAD_LETTER_CONFIG if name == flow.dead_letter_topic else INTERNAL_CONFIG
     count = CONNECT_OFFSETS if name == flow.connect_offsets_topic else 1
-    return NewTopic(name, count, flow.internal_replication_factor, config=config)
+    return NewTopic(name, count, flow.internal_replication_factor, config=_config(flow, name))
+
+
+def _config(flow: Flow, name: str) -> dict[str, str]:
+    if name == flow.dead_letter_topic:
+        return DEAD_LETTER_CONFIG
+    mirrormaker = name in (flow.offset_syncs_topic, flow.checkpoint_topic, flow.connect_offsets_topic)
+    return MIRRORMAKER_CONFIG if mirrormaker else INTERNAL_CONFIG
 
 
 def dispensable(flow: Flow) -> Mapping[str, str]:

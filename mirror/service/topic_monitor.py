@@ -129,7 +129,7 @@ class TopicMonitor:
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
         names |= plan.unmarked.keys() if plan else set()
-        remote = self._remote_topics.look(names & existing.keys(), known, lambda t: t.remote_id in remade, on_progress)
+        remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
         self.awaits_confirmation = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
@@ -138,7 +138,9 @@ class TopicMonitor:
         sure = {name: topic_id for name, topic_id in remote.ids.items() if name not in remote.doubtful}
         self.remote_ids = {**sure, **self._new_ids(partitions, remote.ids)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
-        kept = {n: replace(t, topic_id=ids[n], remote_lost=n in lost) for n, t in left.items() if n in ids}
+        kept = {
+            n: replace(t, topic_id=ids[n], remote_lost=t.remote_lost or n in lost) for n, t in left.items() if n in ids
+        }
         made = {name: self._topic(name, ids[name], count, known) for name, count in partitions.items() if name in ids}
         return dict(sorted({**kept, **made}.items()))
 

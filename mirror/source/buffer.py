@@ -47,7 +47,7 @@ class RecordBuffer:
     def append(self, messages: Sequence[Message]) -> None:
         """Add records that the consumer has given. Records that were given before, or before a seek, are dropped."""
         with self._lock:
-            if not self._accepting or self._sealed:
+            if not self.accepts:
                 return
             if messages[0].offset() < self._to:
                 messages = [m for m in messages if m.offset() >= self._to]
@@ -80,7 +80,7 @@ class RecordBuffer:
     def reached(self, offset: int) -> None:
         """The consumer is at the source's end, and it has given every record before `offset`."""
         with self._lock:
-            if self._accepting and not self._sealed:
+            if self.accepts:
                 self._to = max(self._to, offset if self._until is None else min(offset, self._until))
 
     def end_at(self, offset: int) -> bool:
@@ -89,7 +89,7 @@ class RecordBuffer:
         No batch that `batch` has given may be under way.
         """
         with self._lock:
-            if not self._accepting or self._sealed or offset < self._from:
+            if not self.accepts or offset < self._from:
                 return False
             self._until = offset
             kept = sum(message.offset() < offset for message in self._messages)
@@ -115,11 +115,16 @@ class RecordBuffer:
         now.
         """
         with self._lock:
-            if not self._accepting or self._sealed:
+            if not self.accepts:
                 return False
             kept = self._messages[-1].offset() + 1 if self._messages else self._from
             self._to = min(self._to, max(offset, kept))
             return True
+
+    @property
+    def accepts(self) -> bool:
+        """True if records that come now are taken, unless they were there before."""
+        return self._accepting and not self._sealed
 
     @property
     def sealed(self) -> bool:

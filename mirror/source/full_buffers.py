@@ -24,6 +24,10 @@ class Buffer(Protocol):
     def weight(self) -> int:
         """Bytes."""
 
+    @property
+    def accepts(self) -> bool:
+        """False until the next seek, if what comes now is dropped."""
+
     def __len__(self) -> int:
         """Records."""
 
@@ -56,6 +60,9 @@ class FullBuffers:
     if its buffer stays full for PAUSE_AFTER, or at once if its buffer is known to drain slowly. In the second case it
     is resumed only when its buffer has much room. Otherwise it would soon be paused again, and what was fetched
     meanwhile would be dropped.
+
+    A buffer that accepts nothing counts as full, and its partition is paused at once. It may wait for a decision for
+    days, and would read its whole log in vain.
     """
 
     def __init__(self, flow: Flow, held: Mapping[Partition, Buffered]) -> None:
@@ -83,7 +90,8 @@ class FullBuffers:
         """What the consumer has to do now. `paused` is changed already."""
         pause, resume = [], []
         for partition, since in list(self._full.items()):
-            is_paused, is_slow = partition in self.paused, self._held[partition].drains_slowly
+            held = self._held[partition]
+            is_paused, is_slow = partition in self.paused, held.drains_slowly or not held.buffer.accepts
             if not self._fills(partition, RESUMED_BELOW if is_paused and is_slow else 1.0):
                 del self._full[partition]
                 if is_paused:
@@ -100,4 +108,4 @@ class FullBuffers:
         records = max(1_000, min(2 * self._flow.batch_max_records, BUFFER_RECORDS // share))
         weight = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))
         buffer = self._held[partition].buffer
-        return len(buffer) >= part * records or buffer.weight >= part * weight
+        return not buffer.accepts or len(buffer) >= part * records or buffer.weight >= part * weight

@@ -29,6 +29,7 @@ _VERSION = 1
 _NUMBERS = struct.Struct(">iq")  # partition, downstream offset
 _FIRST, _UNKNOWN = 0, -1  # in place of the distance to the entry that this one follows
 _NAME_MAX = 255  # bytes of a topic's name or id
+_MAX = 2**62  # no number may come to this: what is computed from several of them has to fit into 64 bits, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,8 @@ def decode_value(downstream: int, value: bytes) -> Entry:
         raise Malformed("an entry of the offset map has no runs, or too many")
     resets, upstream, link, before, *runs = numbers
     known = link == _UNKNOWN or (before >= 0 and link <= downstream)
-    if min(resets, upstream) < 0 or link < _UNKNOWN or not known or min(runs) <= 0 or upstream + sum(runs) >= 2**63:
+    highest = max(resets, before, max(upstream, downstream) + sum(runs))
+    if min(resets, upstream) < 0 or link < _UNKNOWN or not known or min(runs) <= 0 or highest >= _MAX:
         raise Malformed("a number in an entry of the offset map is out of bounds")
     follows = MapEnd(downstream - link if link != _FIRST else -1, before) if link != _UNKNOWN else None
     return Entry(upstream, downstream, tuple(runs), follows, resets)

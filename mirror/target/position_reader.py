@@ -128,8 +128,8 @@ class PositionReader:
         if done.error is not None:
             raise self._failed(f"position of {position.topic}-{position.partition}", done.error)
 
-    def await_no_open_transaction(self, remote: str, partition: int) -> None:
-        """Wait until every transaction that is open on a remote partition now has ended.
+    def await_no_open_transaction(self, remote: str, partition: int) -> int:
+        """Wait until every transaction that is open on a remote partition now has ended. Returns its high watermark.
 
         A fenced producer normally has no open transaction. But Kafka 4.3.0 to 4.4.0 may lose the abort marker: they
         skip the markers of a partition that has no leader at that moment. Then the next transaction with the same
@@ -142,6 +142,7 @@ class PositionReader:
             if time.monotonic() > deadline:
                 raise PositionUnstable(held(f"{remote}-{partition}"))
             time.sleep(LOOK_INTERVAL)
+        return high
 
     def end(self, remote: str, partition: int) -> int:
         """The high watermark of a remote partition. Raises ClusterAway or PartitionError."""

@@ -19,6 +19,7 @@ from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
+from mirror.target.fencing import then_discard
 from mirror.target.position_reader import PositionReader, to_commit
 from mirror.target.record_transactions import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
@@ -129,11 +130,12 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: PositionRe
     name = transactional_id(flow, topic.remote, partition.partition)
     producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
     session = TransactionSession(flow, partition, topic, producer, Clock())
-    try:
+
+    def commit_again() -> None:
         producer.fence()
         positions.await_no_open_transaction(topic.remote, partition.partition)
         found = positions.load(topic.remote, partition.partition)
         if found is not None:
             session.commit_position(found)
-    finally:
-        session.discard()
+
+    then_discard(commit_again, session.discard)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, repeat
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -30,6 +31,7 @@ from mirror.target.written import Written, appended_offsets
 UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
 UNEVEN = 1.1  # margin of `_request`: records differ in size, so a request may hold more than the average says
 TargetProducer = TransactionalProducer | IdempotentProducer
+NONE_SENT: Mapping[int, int] = MappingProxyType({})
 
 
 class TransactionSession:
@@ -46,10 +48,15 @@ class TransactionSession:
         producer: TargetProducer,
         clock: Clock,
         end: int | None = None,
+        least: int = 0,
     ) -> None:
-        """`end` is the remote offset after the last session's last transaction; None if we may have written since."""
+        """`end` is the remote offset after the last session's last transaction; None if we may have written since.
+
+        `least` is an offset that the remote partition has reached: no record of ours can be before it.
+        """
         # The offset after the last transaction's records and marker. None if it is not known, as after one that failed.
         self.end = end
+        self._least = least
         self._flow = flow
         self._partition = partition
         self._topic = topic
@@ -103,7 +110,7 @@ class TransactionSession:
             return after
 
         try:
-            self._run(produce)
+            self._run(produce, downstream)
         except RecordsRefused as error:
             # The record itself was delivered, so the refusal concerns one of mirror's own topics. The record must not
             # be passed over.
@@ -115,6 +122,7 @@ class TransactionSession:
         appended = appended_offsets(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
         markers = 1 if self._flow.exactly_once else 0
         self.end = None if appended is None else appended.last + 1 + markers
+        self._least = self._least if appended is None else appended.last + 1
         self._marks.committed(due, downstream)
         return Written(size, after, appended)
 
@@ -166,8 +174,11 @@ class TransactionSession:
         """End the producer without waiting for anything."""
         self._producer.discard()
 
-    def _run(self, produce: Callable[[], Position]) -> None:
-        """Run one transaction. `produce` queues its records, and returns the position to commit with them."""
+    def _run(self, produce: Callable[[], Position], downstream: Mapping[int, int] = NONE_SENT) -> None:
+        """Run one transaction. `produce` queues its records, and returns the position to commit with them.
+
+        `downstream` will have the offsets of its first record, its last one and some others, by index.
+        """
         producer, begun = self._producer, self._clock.monotonic()
         self._own_topic = ""
         self._missing.clear()
@@ -176,6 +187,7 @@ class TransactionSession:
             position = produce()
             producer.send_position(to_commit(position, self._topic.remote, self._partition.partition))
             self._check_timestamps()
+            self._check_place(downstream)
             producer.commit()
         except KafkaException as error:
             failure: KafkaError = error.args[0]
@@ -203,6 +215,17 @@ class TransactionSession:
             raise PartitionError(f"{self._topic.remote}: the target got records twice, or replaces their timestamps")
         remedy = timestamps.remedy(self._flow, self._topic.remote)
         raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
+
+    def _check_place(self, downstream: Mapping[int, int]) -> None:
+        """Raise OutcomeUnknown if the remote partition begins anew: then this may not be the topic that has the copy.
+
+        librdkafka addresses a topic by its name. If it was deleted and created again, or an unclean election has cut
+        its log, only the offsets show that. Without transactions it is too late: the records can't be taken back.
+        """
+        places = [downstream[index] for index in sorted(downstream) if downstream[index] is not None]
+        if self._flow.exactly_once and places and (places[0] < self._least or places[-1] < places[0]):
+            lowest, where = min(places), f"{self._topic.remote}-{self._partition.partition}"
+            raise OutcomeUnknown(f"{where} begins anew: a record is at {lowest}, and {self._least} was reached before")
 
     def _naming(self, error: PartitionError) -> PartitionError:
         """Add to the error the name of mirror's own topic that failed, because librdkafka does not name it."""

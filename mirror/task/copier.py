@@ -222,8 +222,7 @@ class RecordCopier:
         """Fence, then load, then seek. In another order, an older owner could still move the loaded position."""
         facts = self._facts
         facts.discard()  # the old producer, if a disturbed one is open
-        producer = self._taking_over.fence()
-        session = self._taking_over.load(producer)
+        session = self._taking_over.load(*self._taking_over.fence())
         self._services.producers.opened(self)
         if facts.is_of_present_topic(facts.known.position):
             self._seek()

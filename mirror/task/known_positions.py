@@ -35,12 +35,11 @@ class StartPoint:
         """The position's leader epoch; -1 if not known."""
         return self.hint.epoch if self.hint else -1
 
-    @property
-    def newest(self) -> Position | None:
-        """The newest position of ours that is known; None if none is."""
+    def newest(self, topic_id: str) -> Position | None:
+        """The newest position of ours that is known; None if none is. `topic_id` is the present source topic's."""
         ours = [each for each in (self.reported, self.hint) if each is not None and each.topic_id]
-        if len({each.topic_id for each in ours}) > 1:
-            return self.hint  # the source topic was created again in between
+        if len({each.topic_id for each in ours}) > 1:  # the source topic was created again in between
+            return next((each for each in ours if each.topic_id == topic_id), self.hint)
         return max(ours, key=lambda each: each.progress, default=None)
 
 
@@ -53,7 +52,7 @@ class KnownPositions:
         self.start = start
         # The hint at first, then as last loaded or committed; if that was not believed, the newest one that is known.
         self.position = start.hint or Position(-1, "")
-        self.newest = start.newest  # the newest one of ours that is known
+        self.newest = start.newest(topic.topic_id)  # the newest one of ours that is known
         # True if a position has been, or may have been, committed.
         self.may_be_committed = start.known or start.unread
         # True if the start has to be committed before any record comes: asked again, `start` could give a later offset.

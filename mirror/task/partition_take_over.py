@@ -41,31 +41,35 @@ class TakeOver:
         self._topic = facts.topic
         self._remote = facts.topic.remote, facts.partition.partition
 
-    def fence(self) -> TargetProducer:
-        """Open a producer, which fences the last owner's.
+    def fence(self) -> tuple[TargetProducer, int]:
+        """Open a producer, which fences the last owner's. Returns it, and an offset that the partition has reached.
 
-        Then wait until every transaction that is open on the remote partition now has ended. With `exactly_once: false`
-        nobody is fenced, and nothing is awaited.
+        In between, wait until every transaction that is open on the remote partition now has ended. With
+        `exactly_once: false` nobody is fenced, and nothing is awaited.
         """
         if self._topic.remote_lost:
             self._need_decision(remote_topic(self._topic, self._topic.remote_id), None)
         self._services.producers.make_room()
         producer = self._producer()
         producer.fence()
-        if self._services.flow.exactly_once:
-            self._facts.step_lock.progressed()
-            self._services.positions.await_no_open_transaction(*self._remote)
-            self._facts.step_lock.progressed()
-        return producer
+        if not self._services.flow.exactly_once:
+            return producer, 0
+        self._facts.step_lock.progressed()
+        end = self._services.positions.await_no_open_transaction(*self._remote)
+        self._facts.step_lock.progressed()
+        return producer, end
 
-    def load(self, producer: TargetProducer) -> TransactionSession:
-        """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
+    def load(self, producer: TargetProducer, least: int) -> TransactionSession:
+        """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided.
+
+        `least` is the offset that `fence` has returned.
+        """
         facts = self._facts
         before, found = facts.known.position, self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
         # The session is set before the position is judged, so that an error discards it.
         clock, end = self._services.clock, facts.remote_end if found == before else None
-        session = TransactionSession(self._services.flow, facts.partition, self._topic, producer, clock, end)
+        session = TransactionSession(self._services.flow, facts.partition, self._topic, producer, clock, end, least)
         facts.remote_end = None
         facts.session = session
         incident = doubt(found, facts.known.newest, self._topic, self._has_records)

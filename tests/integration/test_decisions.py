@@ -14,11 +14,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
-from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.target.position_renewal import renew
-from mirror.target.remote_topics import RemoteTopics, RemoteTopicsMonitor
 from mirror.timing import RECENT_REPORTS
 from tests.chaos.commits import Commits
 from tests.harness import configuration, oracle, topics
@@ -340,42 +338,6 @@ def test_a_renewal_fences_who_copies_the_partition_meanwhile(pair: Pair, tmp_pat
         to.commit_transaction(PATIENCE)
     assert oracle.count(oracle.read(pair.target, remote)) == 0
     assert committed_position(pair.target, pair.group, remote, 0) == 5
-
-
-def test_no_open_session_writes_into_a_topic_that_is_made_again(pair: Pair, tmp_path: Path) -> None:
-    """It is fenced before. Else it would write positions and map entries there that name the old topic."""
-    file = tmp_path / "mirror.yaml"
-    file.write_text(yaml.safe_dump(pair.settings({"on_data_loss": "skip"})))
-    flow = load(file, {}).flows[0]
-    name = pair.topic("remade", 2)
-    remote = topics.create(pair.target, pair.remote(name), 2)
-    known = {name: Topic(remote, topics.topic_id(pair.source, name), 2, 2, topics.topic_id(pair.target, remote))}
-    sessions = []
-    for number in range(2):
-        to = producer(pair.target, transactional_id=transactional_id(flow, remote, number), message_timeout_ms=30_000)
-        to.init_transactions(PATIENCE)
-        to.begin_transaction()
-        to.produce(remote, b"copied", partition=number)
-        to.commit_transaction(PATIENCE)
-        sessions.append(to)
-    topics.delete(pair.target, remote)
-    for number, to in enumerate(sessions):
-        to.begin_transaction()
-        to.produce(remote, b"copied later", partition=number)
-    monitor, fenced = RemoteTopicsMonitor(flow, ClusterAdmin(flow.target)), list[None]()
-
-    def look() -> RemoteTopics:
-        return monitor.look([], known, lambda _: False, lambda: fenced.append(None))
-
-    assert look().doubtful == {remote} and not fenced
-    assert look() == RemoteTopics({}, frozenset(), frozenset())
-    assert len(fenced) == 2
-    assert not look().doubtful and len(fenced) == 2, "fenced once more"
-    topics.create(pair.target, remote, 2)
-    for to in sessions:
-        with pytest.raises(KafkaException, match="fenced"):
-            to.commit_transaction(PATIENCE)
-    assert oracle.count(oracle.read(pair.target, remote)) == 0
 
 
 def a_remote_topic_that_was_deleted_while_no_service_ran(pair: Pair, tmp_path: Path) -> None:

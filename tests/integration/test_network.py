@@ -6,20 +6,24 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from mirror.config.load import load as load_config
 from mirror.control.flow_leader import FlowLeader
 from mirror.demo.brokers import LocalCluster
-from mirror.errors import FlowError, ProducerFenced
+from mirror.errors import FlowError, PartitionError, ProducerFenced
+from mirror.kafka.clients import group_reader
 from mirror.kafka.throttling import Throttle
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher
+from mirror.target.fencing import fence
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.task.copier import RecordCopier
 from tests.harness import oracle
@@ -168,6 +172,18 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
     fetcher.close()
     assert not died, "a thread has ended with a stack trace"
     until("their threads and connections end", lambda: gc.collect() >= 0 and not any(each() for each in known))
+
+
+def test_a_fence_that_the_target_refuses_leaves_nothing_behind(net: Net, tmp_path: Path) -> None:
+    """The error is fatal to librdkafka, so it also comes out of the call that discards the producer."""
+    flow = flow_of(net.service, tmp_path, transaction_timeout="25s")
+    process = psutil.Process()
+    with closing(group_reader(flow.target, flow.group, "read_committed")) as member:
+        before = process.num_threads()
+        for _ in range(3):
+            with pytest.raises(PartitionError, match="Transaction timeout"):
+                fence(flow, "refused", member)
+        until("the producers' threads have ended", lambda: gc.collect() >= 0 and process.num_threads() <= before)
 
 
 def test_a_transaction_timeout_that_the_target_does_not_allow(net: Net, tmp_path: Path) -> None:

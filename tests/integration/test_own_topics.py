@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.demo.brokers import LocalCluster
+from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.settings import Cluster
 from mirror.text import BUG
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
@@ -53,8 +56,12 @@ class Running:
         topics.delete(self.pair.target, self.own(kind))
         self.service.wait_for_event(OWN_AGAIN, since=since, topic=self.own(kind))
         assert topics.topic_id(self.pair.target, self.own(kind)) != before
-        policy = topics.configuration(self.pair.target, self.own(kind))["cleanup.policy"]
-        assert policy == ("delete" if kind == "mirror-dead-letters" else "compact")
+        config = topics.configuration(self.pair.target, self.own(kind))
+        letters = kind == "mirror-dead-letters"
+        assert config["cleanup.policy"] == ("delete" if letters else "compact")
+        # MirrorMaker gives its topics nothing but compaction.
+        rolls = "604800000" if letters or kind.startswith("mm2-") else "3600000"
+        assert config["segment.ms"] == rolls
 
     def kill_workers(self) -> None:
         """Kill all workers, and wait for new ones, which have to find the plan."""
@@ -193,3 +200,14 @@ def it_is_named(pair: Pair, directory: Path, kind: str) -> None:
         service.wait_for_event(OWN_AGAIN, topic=missing)
         pair.produce(topic, Made(None, b"last"))
         service.wait_for("it goes on", lambda: [r.value for r in pair.copied(topic)[0]][-1:] == [b"last"])
+
+
+def test_a_small_queue_of_the_users_takes_many_records(target_cluster: LocalCluster, prefix: str) -> None:
+    """`queue.buffering.max.messages` is among the properties of `producer`, which hold for mirror's own topics, too."""
+    small = {"queue.buffering.max.messages": "5"}
+    topic = topics.create(target_cluster.bootstrap, f"{prefix}small-queue")
+    cluster = Cluster("backup", {"bootstrap.servers": target_cluster.bootstrap}, consumer={}, producer=small)
+    wanted = {b"%d" % number: b"value" for number in range(100)}
+    with closing(OwnTopicWriter(cluster, topic)) as writer:
+        writer.write(wanted)
+    assert {each.key: each.value for each in oracle.read(target_cluster.bootstrap, topic)[0]} == wanted

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -77,6 +79,7 @@ def test_starts(
     together(
         partial(starts, source_cluster, target_cluster, prefix, tmp_path),
         partial(records_without_a_position_wait_for_a_decision, pair.other("renamed"), tmp_path),
+        partial(the_way_back_copies_only_what_programs_have_written, pair.other("back"), tmp_path),
     )
 
 
@@ -156,3 +159,21 @@ def records_without_a_position_wait_for_a_decision(pair: Pair, tmp_path: Path) -
     with pair.service(tmp_path, {**renamed, "append_to_existing": "true"}) as service:
         await_values(pair, topic, [*made("old", range(10))] * 2)
         service.wait_for_event(DECIDED, topic=topic, partition=0)
+
+
+def the_way_back_copies_only_what_programs_have_written(pair: Pair, tmp_path: Path) -> None:
+    """With the same names on both sides, as docs/operations.md tells it ("The way back"): forth, back and forth."""
+    forth = replace(pair, template="{topic}")
+    back = replace(forth, source=pair.target, target=pair.source, alias=f"{pair.alias}2")
+    topic = forth.topic("same")
+    same: dict[str, object] = {"replication_policy": "identity", "append_to_existing": True}
+    both: list[Made] = []
+    for turn, (here, group) in enumerate([(forth, "first"), (back, "second"), (forth, "third")]):
+        began, new = datetime.now(UTC).isoformat(), made(f"turn {turn}", range(10))
+        both += new
+        with here.service(tmp_path, {**same, "group": f"{here.group}-{group}", "start": began}) as service:
+            service.await_plan()
+            here.produce(topic, *new)
+            await_values(here, topic, both)
+            assert service.terminate() == 0, service.tail()
+        assert [each.value for each in oracle.read(here.source, topic)[0]] == [each.value for each in both]

@@ -27,9 +27,9 @@ from mirror.target.offset_map import EVERY
 from mirror.target.offset_syncs import OffsetSync
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
-from tests.harness.load import Made, produce
+from tests.harness.load import Load, Made, produce
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import DECIDED, Service
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -273,6 +273,22 @@ def test_a_topic_that_was_deleted_and_created_again(running: tuple[Pair, Service
             assert translator.to_upstream(partition, down).translated == up
         for down in old:
             assert translator.to_upstream(partition, down).reason.startswith("before the map")
+
+
+def test_a_remote_topic_that_is_deleted_under_load(running: tuple[Pair, Service]) -> None:
+    """An open session does not go on in the new topic: its positions and map entries would name the old one."""
+    pair, service = running
+    topic = pair.topic("gone-under-load")
+    with Load(pair.source, {topic: 1}, rate=300) as load:
+        for _ in range(3):
+            load.wait_for(load.counts.total + 300)
+            service.wait_for("a position is reported", lambda: service.positions(topic).get(0))
+            since = len(service.events)
+            topics.delete(pair.target, pair.remote(topic))
+            service.wait_for_event(DECIDED, since=since, topic=topic)
+    last = oracle.read(pair.source, topic)[0][-1].value
+    service.wait_for("the rest is copied", lambda: last in [r.value for r in pair.copied(topic).get(0, [])])
+    assert_exact(pair, service, topic)
 
 
 def test_a_compacted_topic(running: tuple[Pair, Service]) -> None:

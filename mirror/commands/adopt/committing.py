@@ -18,6 +18,7 @@ from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
+from mirror.target.fencing import then_discard
 from mirror.target.position_reader import PositionReader, to_commit
 from mirror.target.record_transactions import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
@@ -95,15 +96,16 @@ class _One:
         throttle = Throttles(self._flow).target
         producer = TransactionalProducer(self._flow, name, self._member.consumer_group_metadata(), throttle)
         session = TransactionSession(self._flow, self._partition, self._topic, producer, Clock())
-        try:
+
+        def commit() -> str:
             producer.fence()
             self._positions.await_no_open_transaction(*self._remote)
             wanted, reason = self._wanted(offset, reported, end)
             if not reason:
                 session.commit_position(wanted)
             return reason
-        finally:
-            session.discard()
+
+        return then_discard(commit, session.discard)
 
     def _wanted(self, offset: int, reported: Position | None, end: int) -> tuple[Position, str]:
         """The position to commit, and what stands against that."""

@@ -229,14 +229,15 @@ def _blocked(
     flow: Flow, changes: Changes, wanted: Mapping[Partition, Topic], starts: Mapping[Partition, StartPoint]
 ) -> dict[Partition, str]:
     """The partitions that would be blocked, with the reason of each."""
-    new = {p for p, start in starts.items() if start.hint is None and start.newest is None}
+    newest = {p: start.newest(wanted[p].topic_id) for p, start in starts.items()}
+    new = {p for p, start in starts.items() if start.hint is None and newest[p] is None}
     existing = {(wanted[p].remote, p.partition) for p in new if p.partition < changes.existing.get(wanted[p].remote, 0)}
     filled = set() if flow.active_active else with_records(flow, existing)  # with the mark, others write there, too
     found = {}
     for partition, start in starts.items():
         topic = wanted[partition]
         here = (topic.remote, partition.partition)
-        incident = doubt(start.hint, start.newest, topic, partial(filled.__contains__, here))
+        incident = doubt(start.hint, newest[partition], topic, partial(filled.__contains__, here))
         if topic.remote_lost:
             incident = remote_topic(topic, topic.remote_id)
         if incident is not None and not is_accepted(incident, flow.of_topic(partition.topic)):

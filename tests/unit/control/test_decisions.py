@@ -39,6 +39,8 @@ CASES: list[tuple[Position | None, Position | None, bool, str | None]] = [
     (FOREIGN, None, True, "position_foreign"),
     (FOREIGN, HERE, True, "position_foreign"),
     (FOREIGN, replace(HERE, remote_id="remote-0"), True, "remote_topic"),
+    (replace(HERE, topic_id="source-0"), HERE, True, "position_back"),  # the copy of the present topic is known
+    (replace(HERE, topic_id="source-0", resets=1), HERE, True, None),
     (replace(HERE, topic_id="source-0"), None, True, None),  # a loss on the source, which is judged elsewhere
 ]
 

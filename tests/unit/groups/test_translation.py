@@ -261,7 +261,7 @@ def test_entries_before_the_logs_start_are_not_needed(target: Target, start: int
     st.builds(
         Entry,
         st.integers(0, 2**40),
-        st.integers(0, 2**63 - 1),
+        st.integers(0, 2**61),
         st.lists(st.integers(1, 2**20), min_size=1, max_size=9)
         .map(lambda runs: tuple(runs[: len(runs) // 2 * 2 + 1]))
         .filter(lambda runs: len(runs) % 2 == 1),
@@ -321,6 +321,23 @@ def test_a_key_whose_topic_is_none_is_refused_as_the_reader_expects_it(topic: st
 def test_a_value_that_is_none(value: bytes) -> None:
     with pytest.raises(Malformed):
         offset_map.decode_value(6, value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry(0, 6, (1,), None, 2**62),
+        Entry(2**62 - 5, 6, (10,)),
+        Entry(0, 2**62 - 5, (10,)),
+        Entry(0, 6, (2**61, 2**61, 1)),
+        Entry(0, 6, (1,), MapEnd(5, 2**62)),
+    ],
+    ids=["resets", "upstream", "downstream", "runs", "before"],
+)
+def test_numbers_that_nobody_could_compute_with_are_refused(entry: Entry) -> None:
+    """Whoever may write to the map must not be able to stop all that translate."""
+    with pytest.raises(Malformed, match="out of bounds"):
+        offset_map.decode_value(entry.downstream, entry.value())
 
 
 def test_many_gaps_are_several_entries() -> None:

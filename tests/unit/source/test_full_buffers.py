@@ -19,6 +19,7 @@ FULL = 2_000  # records
 class Buffer:
     records: int = 0
     weight: int = 0
+    accepts: bool = True
 
     def __len__(self) -> int:
         return self.records
@@ -101,3 +102,16 @@ def test_who_is_not_consumed_any_more_is_forgotten(held: dict[Partition, Held], 
     buffers.look(HERE, 5.0)
     buffers.decide(5.0)
     assert buffers.forget(HERE) and not buffers.paused and not buffers
+
+
+def test_one_that_accepts_nothing_is_paused_at_once_and_until_it_accepts_again(
+    held: dict[Partition, Held], buffers: FullBuffers
+) -> None:
+    """Its partition may wait for a decision, and would read its whole log in vain."""
+    held[HERE].buffer.accepts = False
+    buffers.look(HERE, 5.0)
+    assert buffers.decide(5.0) == Backpressure([HERE], [], False)
+    assert buffers.decide(500.0) == Backpressure([], [], False) and buffers.paused == {HERE}
+    held[HERE].buffer.accepts = True
+    assert buffers.decide(501.0) == Backpressure([], [HERE], False)
+    assert not buffers.paused and not buffers

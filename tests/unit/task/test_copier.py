@@ -54,7 +54,8 @@ class World(Clock):
         self.meanwhile: Callable[[str], None] | None = None  # what happens at each call
         self.suspect = False
         self.tells_offsets = True  # to the producer that a record was delivered
-        self.grows: int | None = None  # the end of the remote partition; None: each transaction has the same offsets
+        self.grows = 1  # the end of the remote partition
+        self.high = 0  # what is said of that end when a producer has fenced the others
         self.ours = True
         self.first = 0  # offset that the source still has
         self.limits = RateLimits(self)
@@ -98,8 +99,9 @@ class World(Clock):
     def is_still_ours(self, _: Partition) -> bool:
         return self.ours
 
-    def await_no_open_transaction(self, *_: object) -> None:
+    def await_no_open_transaction(self, *_: object) -> int:
         self.called("settled")
+        return self.high
 
     def load(self, *_: object) -> Position | None:
         self.called("load")
@@ -153,7 +155,7 @@ class Producer:
         callback = callback or (more[2] if len(more) > 2 else None)
         self._open.append((topic, value, more[5] if len(more) > 5 else None))
         if callback:
-            offset = len(self._open) if self._world.grows is None else self._world.grows + len(self._open) - 1
+            offset = self._world.grows + len(self._open) - 1
             known = offset if self._world.tells_offsets else OFFSET_INVALID
             callback(None, Message(topic, 0, known, None, value, timestamp=(1, 1)))
 
@@ -173,7 +175,7 @@ class Producer:
         self._world.headers += [headers for topic, _, headers in self._open if topic == TOPIC.remote]
         self._world.position = self._position
         records = sum(topic == TOPIC.remote for topic, *_ in self._open)
-        if self._world.grows is not None and records:
+        if records:
             self._world.grows += records + 1
         self._world.called("commit")  # a failure of it tells nobody that it took effect
 
@@ -605,6 +607,33 @@ def test_after_a_failed_transaction_nobody_knows_whose_the_next_offsets_are(worl
     world.run(60)
     assert copier.snapshot.position.offset == 6
     assert copier.snapshot.counters.foreign == 0
+
+
+def test_nothing_is_committed_where_the_remote_partition_begins_anew(world: World) -> None:
+    """Another topic has the name, and librdkafka does not notice: positions and map entries would name the old one."""
+    world.grows = world.high = 40
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    assert world.copied == [0, 1, 2]
+    world.grows, world.high, world.position = 0, 0, None  # a broker removes the positions of a deleted topic
+    arrive(copier, 3, 5)
+    world.run(5)
+    assert world.copied == [0, 1, 2] and world.position is None
+    assert state(copier) is State.BLOCKED and copier.snapshot.reason.startswith("the position in group")
+
+
+def test_where_a_log_was_cut_a_new_producer_goes_on(world: World) -> None:
+    """After an unclean election the remote partition ends earlier, and its position is still there."""
+    world.grows = world.high = 40
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    world.grows = world.high = 42
+    arrive(copier, 3, 5)
+    world.run(5)
+    assert world.copied == [0, 1, 2, 3, 4] and state(copier) is State.RUNNING
+    assert world.calls.count("fence") == 2, "a transaction was given up between"
 
 
 def test_a_record_whose_offset_is_not_told_hinders_nothing(world: World) -> None:

@@ -80,6 +80,13 @@ def test_a_position_without_the_remote_topics_id_is_adopted() -> None:
     assert it.loaded(replace(HINT, remote_id="")) and it.position == HINT and it.is_old
 
 
+def test_the_newest_position_is_of_the_present_topic() -> None:
+    former = Position(500, "former", remote_id="remote-id")
+    assert StartPoint(5, former, HINT).newest("id") == HINT, "the report knows more than the hint"
+    assert StartPoint(5, HINT, former).newest("id") == HINT
+    assert StartPoint(5, HINT, former).newest("one that nobody has copied") == HINT
+
+
 def test_what_is_not_believed_shows_the_newest_that_is_known() -> None:
     reported = Position(9, "id", remote_id="remote-id", resets=1)
     it = known(StartPoint(5, HINT, reported))

@@ -107,7 +107,7 @@ def test_a_task_believes_the_position(reported: Position | None) -> None:
     found = from_committed(to_commit(position(42, reported, topic), "primary.orders", 0))
     assert found is not None and found.offset == 42
     start = StartPoint(42, found, reported)
-    assert doubt(found, start.newest, topic, lambda: True) is None
+    assert doubt(found, start.newest(topic.topic_id), topic, lambda: True) is None
     known = KnownPositions(start, topic, True, 3600, Clock())
     assert known.loaded(found) is False and known.offset == 42
     assert known.next(50).map_end is None, "what MirrorMaker has copied has no entry in the offset map"
