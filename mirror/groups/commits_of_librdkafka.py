@@ -8,13 +8,14 @@ from functools import partial
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from mirror.errors import ClusterAway, PartitionError
+from mirror.errors import ClusterAway
 from mirror.groups.group_coordinator import LATE
 from mirror.groups.group_offsets import Committed
 from mirror.kafka.client_errors import is_away
 from mirror.kafka.clients import group_committer
 from mirror.kafka.renewed import end_later
 from mirror.settings import Cluster
+from mirror.wire.error_codes import NONE
 from mirror.wire.offsets import Where
 
 ANSWER_TIMEOUT = 10.0  # seconds
@@ -75,22 +76,21 @@ class CommitsOfLibrdkafka:
         for group in list(self._attempts):
             end_later(self._attempts.pop(group).client)
 
-    def commit(self, group: str, offsets: Mapping[Where, Committed]) -> bool:
-        """Commit offsets of a group, after `end_earlier`. False if the broker refuses because the group has members.
+    def commit(self, group: str, offsets: Mapping[Where, Committed], timeout: float) -> Mapping[Where, int]:
+        """Commit offsets of a group, after `end_earlier`. An error code for each. Raises ClusterAway.
 
-        Raises ClusterAway or PartitionError.
+        If the broker refuses those of some partitions only, librdkafka (2.16) gives all the same error.
         """
         places = [TopicPartition(*where, at.offset, at.text) for where, at in offsets.items()]
         attempt = self._attempts[group] = _Attempt(self._cluster, group, places)
-        if not attempt.wait(ANSWER_TIMEOUT):
+        if not attempt.wait(min(timeout, ANSWER_TIMEOUT)):
             raise self._late(group)
         del self._attempts[group]
         attempt.client.close()
         error = attempt.error
-        if error is None or error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-            return error is None
-        text = not_committed(group, error.str())
-        raise ClusterAway(self._cluster.alias, text) if is_away(error) else PartitionError(text)
+        if error is not None and is_away(error):
+            raise ClusterAway(self._cluster.alias, not_committed(group, error.str()))
+        return dict.fromkeys(offsets, NONE if error is None else error.code())
 
     def end_earlier(self, group: str) -> None:
         """End an earlier commit of the group. Its result shows in the group's offsets, which are read in each round.

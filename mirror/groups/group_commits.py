@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from mirror.groups.commits_of_librdkafka import (
 )
 from mirror.groups.group_coordinator import LATE, asked, find_group_coordinators
 from mirror.groups.group_offsets import Committed
+from mirror.groups.patience import LONG
 from mirror.kafka.credentials import properties_of
 from mirror.settings import Cluster
 from mirror.target.coordination import codes
@@ -34,11 +36,17 @@ from mirror.wire.offsets import Offset, Where, offset_commit
 log = logging.getLogger(__name__)
 
 Answer = Mapping[Where, int]  # an error code for each offset
+Taken = tuple[dict[Where, Committed], dict[Where, str]]  # what was committed, and why the rest was not
 
 # The coordinator moves or loads, or its replicas are slow. As Java's consumer does it, the same commit is sent again:
 # if the first one has an effect after all, it is the same.
 _AGAIN = codes("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REQUEST_TIMED_OUT")
 _HAS_MEMBERS = CODES["UNKNOWN_MEMBER_ID"]
+_TOO_LONG = CODES["OFFSET_METADATA_TOO_LARGE"]  # the target's offset.metadata.max.bytes is smaller
+
+
+class TooLate(ClusterAway):
+    """The commit was not sent, or not again, before the time after which it may not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +109,37 @@ class GroupCommits:
             for group in [group for group, each in self._sent.items() if not each.may_be_carried_out]:
                 self._forget(group)
 
-    def commit(self, group: str, offsets: Mapping[Where, Committed]) -> bool:
-        """Commit offsets of a group. False if the broker refuses because the group has members.
+    def commit(
+        self, group: str, offsets: Mapping[Where, Committed], until: float = math.inf, timeout: float = LONG
+    ) -> Taken | None:
+        """Commit offsets of a group; without their metadata where it is too long. None if the group has members.
 
-        Raises ClusterAway or PartitionError.
+        After `until` on the monotonic clock nothing is sent, nor sent again: somebody may have committed higher offsets
+        since we have read those of the target. (What librdkafka sends again by itself is not bound by it.) Raises
+        ClusterAway, with TooLate, or PartitionError.
         """
+        answer = dict(self._answer(group, offsets, until, timeout))
+        if bare := {where: Committed(offsets[where].offset, "") for where in offsets if answer[where] == _TOO_LONG}:
+            answer |= self._answer(group, bare, until, timeout)
+        if set(answer.values()) == {_HAS_MEMBERS}:
+            return None
+        errors = {where: answer[where] for where in offsets if answer[where] != NONE}
+        texts = {code: f"{name_of(code)} ({KafkaError(code).str()})" for code in errors.values()}
+        taken = {where: bare.get(where, at) for where, at in offsets.items() if where not in errors}
+        return taken, {where: not_committed(group, texts[code]) for where, code in errors.items()}
+
+    def _answer(self, group: str, offsets: Mapping[Where, Committed], until: float, timeout: float) -> Answer:
         self._end_earlier(group)
         if not self._needs_librdkafka:
             try:
-                return self._commit(group, offsets)
+                return self._commit(group, offsets, until, timeout)
             except Unsupported as error:
                 self._needs_librdkafka = True
                 # Not more than debug: each group round says it again.
                 said = {"cluster": self._there.alias, "reason": str(error)}
                 log.debug("metadata of groups gets a NUL at its end", extra=said)
-        return self._of_librdkafka.commit(group, offsets)
+        self._check_time(group, until)
+        return self._of_librdkafka.commit(group, offsets, timeout)
 
     def _connected(self) -> wire.Cluster:
         if self._client is None:
@@ -142,16 +166,21 @@ class GroupCommits:
             raise ClusterAway(self._there.alias, not_committed(group, LATE))
         self._forget(group)
 
+    def _check_time(self, group: str, until: float) -> None:
+        if time.monotonic() >= until:
+            raise TooLate(self._there.alias, not_committed(group, "its offsets there were read too long ago"))
+
     def _forget(self, group: str) -> None:
         self._sent.pop(group).client.close()
 
-    def _commit(self, group: str, offsets: Mapping[Where, Committed]) -> bool:
+    def _commit(self, group: str, offsets: Mapping[Where, Committed], until: float, timeout: float) -> Answer:
         try:
             client = self._connected()
-            ask = partial(self._answered, client, group, offsets)
-            answer = self._runner.run(asked(client, group, ask, ANSWER_TIMEOUT))
+            ask = partial(self._answered, client, group, offsets, until)
+            return self._runner.run(asked(client, group, ask, min(timeout, ANSWER_TIMEOUT), until))
         except Unavailable as error:
-            raise ClusterAway(self._there.alias, not_committed(group, error)) from error
+            late = time.monotonic() >= until and group not in self._sent
+            raise (TooLate if late else ClusterAway)(self._there.alias, not_committed(group, error)) from error
         except Unsupported:
             raise
         except WireError as error:
@@ -159,19 +188,21 @@ class GroupCommits:
         finally:
             if group in self._sent:
                 self._client = None  # a broker answers in order: no other commit has to wait for this one
-        failed = [answer[where] for where in offsets if answer[where] != NONE]
-        if not failed or failed[0] == _HAS_MEMBERS:
-            return not failed
-        raise PartitionError(not_committed(group, f"{name_of(failed[0])} ({KafkaError(failed[0]).str()})"))
 
     async def _answered(
-        self, client: wire.Cluster, group: str, offsets: Mapping[Where, Committed], coordinator: Connection
+        self,
+        client: wire.Cluster,
+        group: str,
+        offsets: Mapping[Where, Committed],
+        until: float,
+        coordinator: Connection,
     ) -> Answer:
         """The coordinator's answer. Whoever gives up waiting does not cancel it: `_end_earlier` looks whether it came.
 
-        Raises WireError; Unavailable if the coordinator is to be asked again.
+        Raises WireError; Unavailable if the coordinator is to be asked again; TooLate.
         """
         request = offset_commit(group, {where: Offset(at.offset, at.metadata) for where, at in offsets.items()})
+        self._check_time(group, until)
         sent = self._sent[group] = _Sent(client, coordinator.send(request))
         await asyncio.wait((sent.answer,))
         if not sent.may_be_carried_out:

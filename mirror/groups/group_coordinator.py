@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -30,11 +32,14 @@ async def find_group_coordinators(client: Cluster, groups: Iterable[str]) -> Non
             await asyncio.gather(*(client.coordinator(GROUP, group) for group in groups), return_exceptions=True)
 
 
-async def asked(client: Cluster, group: str, ask: Callable[[Connection], Awaitable[T]], timeout: float) -> T:
+async def asked(
+    client: Cluster, group: str, ask: Callable[[Connection], Awaitable[T]], timeout: float, until: float = math.inf
+) -> T:
     """Ask the group's coordinator, which may move or load meanwhile.
 
     `ask` gets the connection to it. It is called again, at the coordinator as it is then, as long as it raises
-    Unavailable. Raises WireError; after `timeout` seconds, the last Unavailable.
+    Unavailable, but not after `until` on the monotonic clock. Raises WireError; after `timeout` seconds or `until`, the
+    last Unavailable.
     """
     backoff, reason = Backoff(0.02, 0.5), Unavailable(LATE)
     try:
@@ -46,5 +51,7 @@ async def asked(client: Cluster, group: str, ask: Callable[[Connection], Awaitab
                     reason = error
                 client.forget_coordinator(GROUP, group)
                 await asyncio.sleep(backoff.next())
+                if time.monotonic() >= until:
+                    raise reason
     except TimeoutError:
         raise reason from None

@@ -13,6 +13,7 @@ from mirror.errors import ClusterAway, PartitionError, Unavailable, Unsupported,
 from mirror.groups.group_coordinator import asked, find_group_coordinators
 from mirror.groups.offsets_of_librdkafka import positions_of
 from mirror.groups.other_groups import other_groups
+from mirror.groups.patience import LONG
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
 from mirror.settings import Cluster
@@ -26,7 +27,6 @@ from mirror.wire.requests import Request
 
 log = logging.getLogger(__name__)
 
-TIMEOUT = 10.0  # seconds for the offsets of a group, also while its coordinator moves or loads
 BLANKS = " \t\n\v\f\r"  # what librdkafka drops at the beginning of a property
 UNUSABLE = "the id is empty, begins with a blank or has a NUL"
 
@@ -88,11 +88,12 @@ class GroupOffsets:
         """
         return ({}, True) if self._client is None else self._runner.run(other_groups(self._client))
 
-    def of(self, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
+    def of(self, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float = LONG) -> Found:
         """The committed offsets of a group, and why those of some partitions are not known.
 
         `names` has the topic partitions of this cluster by source partition. It does not wait for offsets in
-        transactions that have not ended, because a transaction may hang. Raises ClusterAway or PartitionError.
+        transactions that have not ended, because a transaction may hang. It waits for `timeout` seconds, also while the
+        group's coordinator moves or loads. Raises ClusterAway or PartitionError.
         """
         if not names:
             return {}, {}
@@ -100,10 +101,10 @@ class GroupOffsets:
             raise PartitionError(f"no offsets of group {group!r:.100}: {UNUSABLE}")
         if self._client is not None:
             try:
-                return self._read(self._client, group, names)
+                return self._read(self._client, group, names, timeout)
             except Unsupported as error:
                 self._leave_out_metadata(error)
-        found, failed = positions_of(self._there, group, names)
+        found, failed = positions_of(self._there, group, names, timeout)
         return {partition: Committed(offset, "") for partition, offset in found.items()}, failed
 
     def close(self) -> None:
@@ -119,10 +120,12 @@ class GroupOffsets:
             self._client.close()
         self._client = None
 
-    def _read(self, client: wire.Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
+    def _read(
+        self, client: wire.Cluster, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float
+    ) -> Found:
         try:
             request = offset_fetch(group, list(names.values()), stable=False)
-            answer = self._runner.run(asked(client, group, partial(_fetched, request), TIMEOUT))
+            answer = self._runner.run(asked(client, group, partial(_fetched, request), timeout))
         except Unavailable as error:
             raise ClusterAway(self._there.alias, f"no offsets of group {group}: {error}") from error
         except Unsupported:

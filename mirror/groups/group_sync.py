@@ -13,8 +13,9 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import Choice, GroupOutcome, choose, is_due
-from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_commits import GroupCommits, TooLate
 from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.groups.patience import Patience
 from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translator
@@ -25,8 +26,9 @@ from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
 
-AWAY_MAX = 3  # groups without an answer in one part of a round; after more of them, the cluster counts as away
+FRESH = 2.0  # seconds in which a commit may follow on a look at the target: others commit there, too
 NOT_MIRRORED = "the topic is not mirrored"
+WITHOUT_METADATA = "committed without its metadata, which is too long for the target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class GroupOffset:
     downstream: int | None  # its translated offset, or for `ahead` the end of the copy; None: unknown
     committed: int | None  # its offset on the target; None: none, or groups are not synced
     outcome: GroupOutcome
-    reason: str  # why the outcome is not "exact"; "" if it is
+    reason: str  # why the outcome is not "exact", or that the metadata is left out; else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class _Round:
     active: Collection[str]  # groups that have members on the target, as far as it is known
     there: GroupOffsets  # of the target
     renew_interval: float
+    patience: Patience  # with the target's coordinators
 
 
 def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
@@ -73,7 +76,7 @@ class GroupSync:
         self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
         self.left_out: Mapping[str, str] = {}  # groups of other types than consumer groups, and why they are not synced
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
-        self._away = 0  # groups without an answer in this part of the round: reading offsets, or syncing
+        self._names: Collection[str] = ()  # of the groups that took part in the last round
         self._judged = False  # True once groups.include was compared with the source's groups
 
     def close(self) -> None:
@@ -99,14 +102,14 @@ class GroupSync:
         active = self._target.active_groups() if self._flow.groups.sync and mirrored else set()
         found: list[GroupOffset] = []
         synced = [name for name, some in offsets.items() if self._flow.groups.sync and not mirrored.isdisjoint(some)]
-        self._away = 0
         with closing(GroupOffsets(self._flow.target)) as there, self._target_groups.round(synced):
             there.find_coordinators(synced)
-            about = _Round(ends, active, there, renew_interval)
+            about = _Round(ends, active, there, renew_interval, Patience())
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
                 others = {p: at for p, at in some.items() if p not in mirrored}
                 found += _untranslated(name, others, about, GroupOutcome.UNTRANSLATED, NOT_MIRRORED)
+            about.patience.end()
         if not self.refused:  # otherwise groups are missing that still exist
             current = {(each.group, each.partition) for each in found}
             self._written = {key: at for key, at in self._written.items() if key in current}
@@ -114,9 +117,11 @@ class GroupSync:
 
     def _offsets(self) -> dict[str, dict[Partition, Committed]]:
         """The committed offsets on the source of each group that takes part. Raises ClusterAway."""
-        listed = self._source.groups()
-        self._log_entries(listed)
-        names = taking_part(self._flow, listed)
+        listed, are_listed = self._source.listed_groups()
+        if are_listed:
+            self._log_entries(listed)
+        # A broker that does not tell its groups hides them. So those that were known before are asked for all the same.
+        names = self._names = taking_part(self._flow, listed if are_listed else {*listed, *self._names})
         partitions = {
             Partition(name, n): (name, n)
             for name, count in self._source.partitions().items()
@@ -125,17 +130,19 @@ class GroupSync:
         }
         found: dict[str, dict[Partition, Committed]] = {}
         refused: dict[str, str] = {}
-        self._away = 0
         with closing(GroupOffsets(self._flow.source)) as here:
             here.find_coordinators(names)
             others, are_all = here.others()
+            patience = Patience()
             for name in names:
                 try:
-                    found[name], failed = here.of(name, partitions)
+                    found[name], failed = here.of(name, partitions, patience.timeout)
                     refused.update((name, reason) for reason in list(failed.values())[:1])
+                    patience.note(None)
                 except (ClusterAway, PartitionError) as error:
-                    self._allow(error)
+                    patience.note(error)
                     refused[name] = str(error)
+            patience.end()
         if not are_all:  # then what was said before still counts
             others = {name: reason for name, reason in self.left_out.items() if name not in names} | others
         left_out = {name: others[name] for name in taking_part(self._flow, others)}
@@ -151,30 +158,36 @@ class GroupSync:
             if reason := warning(groups_match_nothing(self._flow.groups.include, groups)):
                 log.warning("entries match no group", extra={"flow": self._flow.name, "reason": reason})
 
-    def _allow(self, error: ClusterAway | PartitionError) -> None:
-        """Raise the error if so many groups had no answer that the cluster must be away, and not just a coordinator."""
-        self._away += isinstance(error, ClusterAway)
-        if self._away > AWAY_MAX:
-            raise error
-
     def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
         """Sync one group. If a cluster refuses or does not answer, all partitions of the group are DENIED."""
-        translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
+        if not offsets:
+            return []
         try:
-            # Read last, so that little time is left in which somebody else could commit a higher offset.
-            before, failed = self._before(group, offsets, about)
-            chosen = _chosen(translated, before, group in about.active)
-            due = self._commit(group, offsets, chosen, before, failed, about)
-            if due is None:
-                chosen, due = _chosen(translated, before, active=True), {}
+            try:
+                found = self._synced(group, offsets, about)
+            except TooLate:  # a coordinator moves, or we stood still: now the target is read again
+                found = self._synced(group, offsets, about)
+            about.patience.note(None)
+            return found
         except (ClusterAway, PartitionError) as error:
-            self._allow(error)
+            about.patience.note(error)
             return _untranslated(group, offsets, about, GroupOutcome.DENIED, str(error))
+
+    def _synced(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
+        translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
+        # Read last, so that little time is left in which somebody else could commit a higher offset.
+        until = time.monotonic() + FRESH
+        before, failed = self._before(group, offsets, about)
+        chosen = _chosen(translated, before, group in about.active)
+        due = self._commit(group, offsets, chosen, before, failed, about, until)
+        if due is None:
+            chosen, due = _chosen(translated, before, active=True), {}
         found = []
         for partition, choice in chosen.items():
             at, there = offsets[partition], due.get(partition, before.get(partition))
             lag, committed = _lag(about.ends, partition, at), None if there is None else there.offset
-            outcome, reason = choice.outcome, choice.reason
+            is_bare = partition in due and due[partition].metadata != at.metadata
+            outcome, reason = choice.outcome, choice.reason or (WITHOUT_METADATA if is_bare else "")
             if partition in failed:
                 outcome, reason = GroupOutcome.DENIED, failed[partition]
             found.append(GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason))
@@ -192,7 +205,7 @@ class GroupSync:
         """The group's offsets on the target, and why those of some partitions are not known."""
         if not self._flow.groups.sync:
             return {}, {}
-        return about.there.of(group, self._remotes(partitions))
+        return about.there.of(group, self._remotes(partitions), about.patience.timeout)
 
     def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
         """The remote partition of each source partition."""
@@ -206,6 +219,7 @@ class GroupSync:
         before: Mapping[Partition, Committed],
         failed: dict[Partition, str],
         about: _Round,
+        until: float,
     ) -> dict[Partition, Committed] | None:
         """Commit on the target the offsets that may be committed, are due and have not `failed`. Adds to `failed`.
 
@@ -227,9 +241,15 @@ class GroupSync:
         due, wanted = ({p: at for p, at in some.items() if p not in gone} for some in (due, wanted))
         if due:
             remote = self._remotes(due)
-            if not self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}):
+            there, timeout = {remote[p]: at for p, at in due.items()}, about.patience.timeout
+            answer = self._target_groups.commit(group, there, until, timeout)
+            if answer is None:
                 return None
-            self._written.update(((group, partition), now) for partition in due)
+            taken, refused = answer
+            failed |= {p: refused[remote[p]] for p in due if remote[p] in refused}
+            done = {p: taken[remote[p]] for p in due if remote[p] in taken}
+            self._written.update(((group, partition), now) for partition in done)
+            wanted = {p: at for p, at in wanted.items() if p not in failed} | done
         return wanted
 
     def _gone(self, partitions: Iterable[Partition]) -> dict[Partition, str]:

@@ -13,30 +13,31 @@ from mirror.kafka.clients import group_reader
 from mirror.model import Partition
 from mirror.settings import Cluster
 
-REQUEST_TIMEOUT = 10.0  # seconds
 REFUSED_AFTER = 1.0  # seconds without an answer before mirror looks whether the cluster has refused it
 EVENTS_MAX = 100  # events of a reader that are looked at
 
 
 def positions_of(
-    cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]]
+    cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float
 ) -> tuple[dict[Partition, int], dict[Partition, str]]:
     """The committed offsets of a group, and why those of some partitions are not known.
 
     `names` has the topic partitions of this cluster by source partition. Raises ClusterAway or PartitionError.
     """
     with closing(group_reader(cluster, group, "read_uncommitted")) as reader:
-        found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()])
+        found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()], timeout)
     at = {(each.topic, each.partition): each for each in found}
     known = {p: at[name] for p, name in names.items() if name in at}
     failed = {p: f"no offset of group {group}: {each.error.str()}" for p, each in known.items() if each.error}
     return {p: each.offset for p, each in known.items() if not each.error and each.offset >= 0}, failed
 
 
-def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition]) -> Sequence[TopicPartition]:
-    for timeout in (REFUSED_AFTER, REQUEST_TIMEOUT):
+def _asked(
+    cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition], timeout: float
+) -> Sequence[TopicPartition]:
+    for seconds in (REFUSED_AFTER, timeout):
         try:
-            return list(reader.committed(asked, timeout))
+            return list(reader.committed(asked, seconds))
         except KafkaException as error:
             cause = _refusal(reader) or error.args[0]
         if cause.code() != KafkaError._TIMED_OUT:

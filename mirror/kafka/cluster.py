@@ -88,7 +88,12 @@ class ClusterAdmin:
 
     def groups(self) -> list[str]:
         """The consumer groups, classic and those of KIP-848, that we may describe. librdkafka lists no others."""
-        return sorted(each.group_id for each in self._listed())
+        return self.listed_groups()[0]
+
+    def listed_groups(self) -> tuple[list[str], bool]:
+        """What `groups` gives, and whether all brokers have told theirs: one may be away, or still loading them."""
+        found, are_all = self._listed()
+        return sorted(each.group_id for each in found), are_all
 
     def active_groups(self) -> set[str]:
         """The consumer groups that have members; without those that we may not describe, or whose broker is away.
@@ -100,13 +105,13 @@ class ClusterAdmin:
         the process. And it asks the one that it has found for ever, though another coordinates the group by now. Each
         of its admin requests to a coordinator does both.
         """
-        return {each.group_id for each in self._listed() if each.state in ACTIVE}
+        return {each.group_id for each in self._listed()[0] if each.state in ACTIVE}
 
-    def _listed(self) -> list[Any]:
+    def _listed(self) -> tuple[list[Any], bool]:
         found = self._answer(self._admin.list_consumer_groups(request_timeout=TIMEOUT))
         if found.errors and not found.valid:
             raise ClusterAway(self.alias, str(found.errors[0]))
-        return list(found.valid)
+        return list(found.valid), not found.errors
 
     def has_members(self, group: str) -> bool:
         """True if a group of any kind has members, such as that of Connect's workers.

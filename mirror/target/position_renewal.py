@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException
@@ -28,6 +28,7 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 RETENTION = "offsets.retention.minutes"
+LET_GO_WITHIN = 2  # transaction time-outs in which a task has let a partition go
 SHARE = 10  # how often a position is committed in the time after which a broker would remove it
 
 
@@ -41,6 +42,7 @@ class Renewal:
         self._target = ClusterAdmin(flow.target)
         self._due = time.monotonic()  # at once, because nobody knows when they were last committed
         self._thread: threading.Thread | None = None
+        self._since: Mapping[str, float] = {}  # when each retired topic was first seen here, monotonic
         self._guessed = ""
 
     def ask(self) -> None:
@@ -53,16 +55,26 @@ class Renewal:
 
     def renew(self) -> None:
         """Begin to commit the positions of retired topics again, if that is due."""
-        running = self._thread is not None and self._thread.is_alive()
-        if not self.retired or running or time.monotonic() < self._due:
+        now, running = time.monotonic(), self._thread is not None and self._thread.is_alive()
+        self._since = {name: self._since.get(name, now) for name in self.retired}
+        ready = {name: topic for name, topic in self.retired.items() if self._is_let_go(now - self._since[name])}
+        if not ready or running or now < self._due:
             return
-        self._due = time.monotonic() + self.interval
-        self._thread = threading.Thread(target=self._run, args=(self.retired,), daemon=True, name="renewal")
+        self._due = now + self.interval
+        self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True, name="renewal")
         self._thread.start()
+
+    def _is_let_go(self, retired_for: float) -> bool:
+        """True if no task copies a topic any more, `retired_for` seconds after it has left the plan.
+
+        With transactions that does not matter: a renewal fences the task, or the task fences the renewal. Without them,
+        a renewal could put an older position over one that a task commits.
+        """
+        return self._flow.exactly_once or retired_for > LET_GO_WITHIN * self._flow.transaction_timeout
 
     def _run(self, topics: Mapping[str, Topic]) -> None:
         try:
-            done = sum(1 for _ in renew(self._flow, topics))
+            done = sum(1 for _ in renew(self._flow, topics, lambda name: name in self.retired))
         except MirrorError as error:
             log.debug("positions can't be renewed", extra={"flow": self._flow.name, "reason": str(error)})
         except Exception:  # it must not end the copying, and the next renewal tries again
@@ -94,10 +106,13 @@ def interval_of(retention_minutes: float) -> float:
     return min(RENEW_INTERVAL, retention_minutes * 60 / SHARE)
 
 
-def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:
+def renew(
+    flow: Flow, topics: Mapping[str, Topic], is_wanted: Callable[[str], bool] = lambda _: True
+) -> Iterator[Partition]:
     """Commit the positions of these topics again as they are. Yields each partition that is done.
 
     Each commit uses the partition's own transactional id. So a task that takes the partition over meanwhile fences us.
+    `is_wanted` is asked before each commit: a topic may be in the plan again by then.
     """
     wanted = [(Partition(name, n), topic) for name, topic in sorted(topics.items()) for n in range(topic.partitions)]
     if not wanted:
@@ -107,6 +122,8 @@ def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:
         closing(group_reader(flow.target, flow.group, "read_committed")) as member,
     ):
         for partition, topic in wanted:
+            if not is_wanted(partition.topic):
+                continue
             problem = ""
             try:
                 _renew(flow, partition, topic, positions, member)

@@ -93,7 +93,7 @@ class PlanFollower(threading.Thread):
         self._orders = plan.orders
         self._decisions = plan.decisions
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
-        self._reporter = Reporter(plan, services.throttles, self._ends, self._reported, paths.of)
+        self._reporter = Reporter(plan, services.clock, services.throttles, self._ends, self._reported, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
         self._hanging = OnChange()

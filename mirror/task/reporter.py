@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from mirror.clock import Clock
 from mirror.control.partition_state import State
 from mirror.control.reports import DataPath, Report
 from mirror.kafka.throttling import Throttles
@@ -50,12 +50,14 @@ class Reporter:
     def __init__(
         self,
         plan: SlicePlan,
+        clock: Clock,
         throttles: Throttles,
         ends: SourceEnds,
         copiers: Callable[[], Iterable[Reported]],
         path: Callable[[Partition], DataPath],
     ) -> None:
         self._plan = plan
+        self._clock = clock
         self._throttles = throttles
         self._ends = ends
         self._copiers = copiers
@@ -67,9 +69,9 @@ class Reporter:
 
     def news(self) -> Iterator[Report]:
         """The reports that have changed since the last call. Now and then it gives all, as a sign of life."""
-        everything = time.monotonic() - self._all_reported_at > REPORT_ALL_INTERVAL
+        everything = self._clock.monotonic() - self._all_reported_at > REPORT_ALL_INTERVAL
         if everything:
-            self._all_reported_at = time.monotonic()
+            self._all_reported_at = self._clock.monotonic()
             self._reported.clear()
         for report in self.all():
             waits = (report.lag, report.behind_since, report.stuck_since)
@@ -98,7 +100,7 @@ class Reporter:
         throttled_by = self._throttles.active if lag > 0 else []
         hold = self._ends.hold(copier.partition)
         overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
-        waits = lag != 0 and seen.is_throttled(time.monotonic())
+        waits = lag != 0 and seen.is_throttled(self._clock.monotonic())
         hangs = copier.hang_reason
         reasons = [hangs or seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
@@ -150,10 +152,10 @@ class Reporter:
         """
         if lag <= 0:
             if lag == 0:
-                self._caught_up[copier.partition] = time.time()
+                self._caught_up[copier.partition] = self._clock.now()
             return float(lag)
         timestamp = copier.head_timestamp
-        known = [min(timestamp / 1000, time.time())] if timestamp is not None else []
+        known = [min(timestamp / 1000, self._clock.now())] if timestamp is not None else []
         if copier.partition in self._caught_up:
             known.append(self._caught_up[copier.partition])
         return max(known, default=-1.0)
@@ -171,7 +173,7 @@ class Reporter:
             return 0.0
         head = copier.head_timestamp  # asked once: a transaction thread may empty the buffer meanwhile
         if head is not None:
-            self._next[here] = min(head / 1000, time.time())
+            self._next[here] = min(head / 1000, self._clock.now())
         elif lag > 0 and here not in self._next and here in self._caught_up:
             self._next[here] = self._caught_up[here]
         return self._next.get(here, -1.0)

@@ -28,17 +28,25 @@ class Commits:
 
     def read(self) -> Iterator[tuple[int, str, Committed]]:
         """Partition, id of the source topic, and position of each."""
+        for partition, value in self._of(self._pair.group):
+            found = TOPIC_ID.search(value)
+            if found is None:  # a stranger's
+                continue
+            # INT16 version, INT64 offset; what follows differs from version to version.
+            (offset,) = struct.unpack_from(">q", value, 2)
+            resets = RESETS.search(value)
+            yield partition, found[1].decode(), Committed(offset, int(resets[1]) if resets else 0)
+
+    def times(self, group: str) -> int:
+        """How often an offset of this group was committed in the remote topic."""
+        return sum(1 for _ in self._of(group))
+
+    def _of(self, group: str) -> Iterator[tuple[int, bytes]]:
         with closing(oracle.Reader(self._pair.target, TOPIC, begins=self._begins)) as reader:
             for record in (record for records in reader.to_end().values() for record in records):
                 place = _place(record)
-                if record.value and place and place[:2] == (self._pair.group, self._remote):
-                    found = TOPIC_ID.search(record.value)
-                    if found is None:  # a stranger's
-                        continue
-                    # INT16 version, INT64 offset; what follows differs from version to version.
-                    (offset,) = struct.unpack_from(">q", record.value, 2)
-                    resets = RESETS.search(record.value)
-                    yield place[2], found[1].decode(), Committed(offset, int(resets[1]) if resets else 0)
+                if record.value and place and place[:2] == (group, self._remote):
+                    yield place[2], record.value
 
 
 def _place(record: Record) -> tuple[str, str, int] | None:

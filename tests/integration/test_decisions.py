@@ -299,11 +299,15 @@ def positions_of_idle_and_of_excluded_topics_are_kept(
     idle, excluded = pair.topic("idle"), pair.topic("excluded")
     for topic in (idle, excluded):
         produce(pair, topic, range(10))
-    quick = {"producer_idle_timeout": "1s"}
+    group, remote = f"{prefix}reader", pair.remote(idle)  # it has stopped, and nobody commits its offset any more
+    topics.commit(pair.source, group, idle, {0: 7})
+    groups = {"sync": True, "interval": "1s", "include": [group]}
+    quick = {"producer_idle_timeout": "1s", "groups": groups}
     with pair.service(tmp_path, quick) as service:
         for topic in (idle, excluded):
             pair.await_same(topic)
             pair.assert_settled(topic)
+        until("the group is synced", lambda: committed_position(pair.target, group, remote, 0) == 7)
         assert service.terminate() == 0, service.tail()
     commits = {topic: Commits(pair, pair.remote(topic)) for topic in (idle, excluded)}
     with pair.service(tmp_path, {**quick, "exclude": [excluded]}) as service:
@@ -311,6 +315,8 @@ def positions_of_idle_and_of_excluded_topics_are_kept(
             # A tenth of the time after which the target forgets: two commits come well before it does.
             until(f"{topic} is committed again", lambda at=topic: len(list(commits[at].read())) >= 2)  # type: ignore[misc]
             assert committed_position(pair.target, pair.group, pair.remote(topic), 0) == 10
+        until("the group's offset is committed again", lambda: commits[idle].times(group) >= 2)
+        assert committed_position(pair.target, group, remote, 0) == 7
         assert service.terminate() == 0, service.tail()
     with pair.service(tmp_path, quick):
         produce(pair, excluded, range(10, 15))

@@ -19,11 +19,11 @@ from mirror.commands.group_status import read_groups
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway
-from mirror.groups import group_commits
+from mirror.groups import group_commits, group_sync
 from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, GroupOutcome
-from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_commits import GroupCommits, Taken
 from mirror.groups.group_offsets import Committed, offsets_of
-from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
+from mirror.groups.group_sync import NOT_MIRRORED, WITHOUT_METADATA, GroupOffset, GroupSync
 from mirror.groups.other_groups import REASONS
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
@@ -139,9 +139,9 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
     commit = GroupCommits.commit
 
-    def counted(self: GroupCommits, group: str, offsets: Mapping[Where, Committed]) -> bool:
+    def counted(self: GroupCommits, group: str, offsets: Mapping[Where, Committed], *limits: float) -> Taken | None:
         counts[group] += 1
-        return commit(self, group, offsets)
+        return commit(self, group, offsets, *limits)
 
     monkeypatch.setattr(GroupCommits, "commit", counted)
     return counts
@@ -179,7 +179,7 @@ def test_a_commit_without_an_answer_is_not_waited_for(
     with closing(GroupCommits(flow.target)) as commits:
 
         def commit(offset: int) -> bool:
-            return commits.commit("sync-late", {(topic, 0): Committed(offset, "")})
+            return commits.commit("sync-late", {(topic, 0): Committed(offset, "")}) is not None
 
         def committed() -> bool:
             try:
@@ -295,6 +295,32 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         assert (one.outcome, one.committed) == (GroupOutcome.EXACT, there[10])
 
 
+def test_an_offset_that_rises_while_a_round_stands_still_does_not_go_back(
+    running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is stopped between its look at the target and its commit, and a job comes and goes meanwhile."""
+    pair, _ = running
+    topic = pair.topic("stands")
+    group, remote = f"sync-{topic}", pair.remote(topic)
+    pair.produce(topic, *[Made(None, b"%d" % n) for n in range(100)])
+    pair.await_same(topic)
+    there = [record.offset for record in pair.copied(topic)[0]]
+    topics.commit(pair.source, group, topic, {0: 10})
+    before, looks = sync._before, [there[50]]
+
+    def stopped(name: str, *args: Any) -> Any:
+        found = before(name, *args)
+        if name == group and looks:
+            topics.commit(pair.target, group, remote, {0: looks.pop()})
+            time.sleep(group_sync.FRESH)
+        return found
+
+    monkeypatch.setattr(sync, "_before", stopped)
+    one = of(sync.round(RENEW), group)
+    (stands,) = committed_of(pair, topic, group)
+    assert (stands.offset, one.outcome, one.committed) == (there[50], GroupOutcome.BACKWARDS, there[50])
+
+
 def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
     running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,7 +423,7 @@ def test_librdkafka_commits_where_only_it_can_log_in(running: tuple[Pair, Servic
 
         def committed() -> bool:
             try:
-                return commits.commit("sync-limited", offsets)
+                return commits.commit("sync-limited", offsets) is not None
             except ClusterAway:  # the coordinator may still be loading
                 return False
 
@@ -405,6 +431,37 @@ def test_librdkafka_commits_where_only_it_can_log_in(running: tuple[Pair, Servic
     partition = Partition(topic, 0)
     found = offsets_of(Cluster("there", there, {}, {}), "sync-limited", {partition: (topic, 0)})
     assert found == ({partition: Committed(3, "AgABCQ==\0")}, {})
+
+
+@pytest.mark.parametrize("properties", [{}, ONLY_LIBRDKAFKA])
+def test_what_the_target_refuses_of_a_group_holds_up_no_other_partition(
+    running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch, properties: Mapping[str, str]
+) -> None:
+    """Here it is the metadata: it is longer than brokers take it, and is left out.
+
+    librdkafka does not say of which partition, so that none has its metadata then.
+    """
+    pair, _ = running
+    limited = Cluster("there", {"bootstrap.servers": pair.target, **properties}, {}, {})
+    topic = pair.topic(f"refused-{len(properties)}", 2)
+    group, partitions = f"sync-{topic}", [Partition(topic, number) for number in range(2)]
+    topics.commit(pair.source, group, topic, {0: 0, 1: 0}, metadata="mine")
+    of_source = sync._offsets
+
+    def long() -> dict[str, dict[Partition, Committed]]:
+        found = of_source()
+        return {group: found[group] | {partitions[1]: Committed(0, 5_000 * "x")}}
+
+    def exact() -> list[GroupOffset] | None:
+        found = [each for each in sync.round(0.0) if each.group == group]
+        return found if [each.outcome for each in found] == [GroupOutcome.EXACT] * 2 else None
+
+    monkeypatch.setattr(sync, "_offsets", long)
+    with closing(GroupCommits(limited)) as commits:
+        monkeypatch.setattr(sync, "_target_groups", commits)
+        found = until("both are exact", exact)
+    first = WITHOUT_METADATA if properties else ""
+    assert [(each.committed, each.reason) for each in found] == [(0, first), (0, WITHOUT_METADATA)]
 
 
 def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service], sync: GroupSync) -> None:

@@ -222,6 +222,31 @@ def test_a_group_is_active_and_has_its_offsets_wherever_its_coordinator_is(cut_s
         until("active there", is_active)
 
 
+def test_a_broker_that_hangs_hides_its_groups_and_the_listing_says_so(cut_source: LocalCluster) -> None:
+    """For as long as the others believe that it lives: they have not taken its groups over."""
+    topic, last = topics.create(cut_source.bootstrap, f"{ALIAS}-listed"), cut_source.brokers[-1]
+    first, names = cut_source.brokers[0].bootstrap, [f"{ALIAS}-listed-{number}" for number in range(10)]
+    for name in names:
+        topics.commit(first, name, topic, {0: 1})
+    source = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}))
+
+    def listed() -> tuple[set[str], bool]:
+        found, are_all = source.listed_groups()
+        return set(names).intersection(found), are_all
+
+    def spread() -> bool:
+        topics.elect(cut_source.bootstrap)
+        return any(topics.coordinator(first, name) == last.node for name in names)
+
+    until("a group of the last broker", spread, PATIENCE)
+    until("all groups", lambda: listed() == (set(names), True), PATIENCE)
+    last.pause()
+    some, are_all = listed()
+    assert not are_all and some < set(names)
+    last.resume()
+    until("all groups again", lambda: listed() == (set(names), True), PATIENCE)
+
+
 def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> None:
     """Its log ends before the position, and to go back there would copy what follows once more."""
     topic, last = f"{ALIAS}-shorter", cut_source.brokers[-1]

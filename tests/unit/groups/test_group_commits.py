@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -12,7 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups import commits_of_librdkafka, group_commits
-from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_commits import GroupCommits, TooLate
 from mirror.groups.group_offsets import Committed
 from mirror.settings import Cluster
 from mirror.wire.error_codes import CODES
@@ -63,20 +64,35 @@ def test_a_group_with_members_is_no_error(broker: FakeCoordinator, commits: Grou
     [
         ("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed"),
         ("UNKNOWN_TOPIC_OR_PARTITION", "Unknown topic or partition"),
-        ("OFFSET_METADATA_TOO_LARGE", "Offset metadata string too large"),
     ],
 )
-def test_the_first_error_of_a_partition_counts(
+def test_each_partition_has_its_own_error(
     broker: FakeCoordinator, commits: GroupCommits, error: str, said: str
 ) -> None:
     """It counts even if the broker says of other partitions that the group has members."""
+    reason = f"the offsets of group g can't be committed: {error} (Broker: {said})"
     broker.commit = lambda made: dict.fromkeys(made.offsets, CODES["UNKNOWN_MEMBER_ID"]) | {FIRST: CODES[error]}
-    with pytest.raises(PartitionError, match=rf"the offsets of group g can't be committed: {error} \(Broker: {said}\)"):
-        commits.commit("g", OFFSETS)
+    taken, refused = commits.commit("g", OFFSETS) or ({}, {})
+    assert not taken and refused.keys() == OFFSETS.keys() and refused[FIRST] == reason
     assert len(broker.commits) == 1
     broker.commit = lambda made: dict.fromkeys(made.offsets, 0) | {SECOND: CODES[error]}
-    with pytest.raises(PartitionError, match=error):
-        commits.commit("g", OFFSETS)
+    rest = {where: at for where, at in OFFSETS.items() if where != SECOND}
+    assert commits.commit("g", OFFSETS) == (rest, {SECOND: reason})
+
+
+def test_an_offset_whose_metadata_is_too_long_is_committed_without_it(
+    broker: FakeCoordinator, commits: GroupCommits
+) -> None:
+    """The target's offset.metadata.max.bytes may be smaller than the source's."""
+    broker.commit = lambda made: {
+        where: CODES["OFFSET_METADATA_TOO_LARGE"] if at.metadata else 0 for where, at in made.offsets.items()
+    }
+    bare = {where: Committed(at.offset, "") for where, at in OFFSETS.items()}
+    assert commits.commit("g", OFFSETS) == (bare, {})
+    assert [made.offsets.keys() for made in broker.commits] == [OFFSETS.keys(), {FIRST: 0, SECOND: 0}.keys()]
+    broker.commit = lambda made: dict.fromkeys(made.offsets, CODES["OFFSET_METADATA_TOO_LARGE"])
+    taken, refused = commits.commit("g", OFFSETS) or ({}, {})
+    assert not taken and refused.keys() == OFFSETS.keys(), "it is not tried for ever"
 
 
 def test_an_answer_without_an_offset_is_malformed(broker: FakeCoordinator, commits: GroupCommits) -> None:
@@ -109,6 +125,34 @@ def test_a_coordinator_that_never_gets_ready_is_away(
     monkeypatch.setattr(group_commits, "ANSWER_TIMEOUT", 10.0)
     broker.commit = once("NONE")
     assert commits.commit("g", OFFSETS)
+
+
+def test_a_commit_is_not_sent_again_after_its_time(broker: FakeCoordinator, commits: GroupCommits) -> None:
+    """Somebody else may have committed a higher offset while the coordinator moved."""
+    until = time.monotonic() + 1.0
+
+    def moves(made: Commit) -> Mapping[Where, int]:
+        time.sleep(max(0.0, until - time.monotonic()))
+        return dict.fromkeys(made.offsets, CODES["NOT_COORDINATOR"])
+
+    broker.commit = moves
+    with pytest.raises(TooLate, match="can't be committed: OffsetCommit was answered with NOT_COORDINATOR"):
+        commits.commit("g", OFFSETS, until)
+    assert len(broker.commits) == 1
+    broker.commit = once("NONE")
+    assert commits.commit("g", OFFSETS, time.monotonic() + 60.0)
+
+
+def test_a_commit_is_not_sent_after_its_time(
+    broker: FakeCoordinator, commits: GroupCommits, librdkafka: list[Committer]
+) -> None:
+    """The process may have been stopped meanwhile. The same holds for librdkafka."""
+    limited = cluster(broker, **{"broker.address.ttl": "1000"})
+    with closing(GroupCommits(limited)) as of_librdkafka:
+        for each in (commits, of_librdkafka):
+            with pytest.raises(TooLate, match="its offsets there were read too long ago"):
+                each.commit("g", OFFSETS, time.monotonic())
+    assert not broker.commits and not librdkafka
 
 
 def test_it_follows_the_coordinator(
@@ -182,7 +226,7 @@ def test_no_commit_follows_one_without_an_answer_until_it_comes(
             hangs.wait(30.0)
         return dict.fromkeys(made.offsets, 0)
 
-    def with_patience(seconds: float) -> bool:
+    def with_patience(seconds: float) -> object:
         monkeypatch.setattr(group_commits, "ANSWER_TIMEOUT", seconds)
         return commits.commit("g", OFFSETS)
 
@@ -288,22 +332,25 @@ def test_librdkafka_commits_on_brokers_that_are_too_old_for_us(
 
 def test_what_librdkafka_says(broker: FakeCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = [KafkaError.UNKNOWN_MEMBER_ID, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TIMED_OUT]
+    errors += [KafkaError.OFFSET_METADATA_TOO_LARGE, KafkaError.NO_ERROR]
 
     class Failing(Committer):
         def poll(self, timeout: float) -> None:
-            self.error = KafkaError(errors.pop(0))
+            code = errors.pop(0)
+            self.error = KafkaError(code) if code else None
             super().poll(timeout)
 
     Failing.made = []
     monkeypatch.setattr(commits_of_librdkafka, "group_committer", Failing)
     with closing(GroupCommits(cluster(broker, **{"broker.address.ttl": "1000"}))) as commits:
         assert not commits.commit("g", OFFSETS)
-        with pytest.raises(
-            PartitionError, match=r"offsets of group g can't be committed: .*Group authorization failed"
-        ):
-            commits.commit("g", OFFSETS)
+        taken, refused = commits.commit("g", OFFSETS) or ({}, {})
+        assert not taken and refused.keys() == OFFSETS.keys()
+        assert "can't be committed: GROUP_AUTHORIZATION_FAILED (Broker: Group authorization failed)" in refused[FIRST]
         with pytest.raises(ClusterAway, match=r"offsets of group g can't be committed: .*Timed out"):
             commits.commit("g", OFFSETS)
+        bare = {where: Committed(at.offset, "") for where, at in OFFSETS.items()}
+        assert commits.commit("g", OFFSETS) == (bare, {})
 
 
 def test_no_commit_follows_one_of_librdkafka_without_an_answer(

@@ -12,11 +12,11 @@ from mirror.control.partition_state import State
 from mirror.control.reports import Counters, DataPath, Report
 from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
-from mirror.task import reporter
 from mirror.task.known_positions import StartPoint
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.reporter import Reporter
 from mirror.timing import REPORT_ALL_INTERVAL
+from tests.unit.task.test_known_positions import SetClock
 from tests.unit.test_naming import flow
 
 HERE = Partition("t", 0)
@@ -56,21 +56,14 @@ class World:
         plan: Any = SimpleNamespace(service_id="us", generation=7, flow=flow())
         throttles: Any = SimpleNamespace(active=["target"], reason=lambda side: f"slow {side}")
         path = DataPath("batches", 7.0, "")
-        self.reporter = Reporter(plan, throttles, ends, lambda: [self.copier], lambda _: path)
-        self.now = 5_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return self.now
+        self.clock = SetClock()
+        self.clock.time = 5_000.0
+        self.reporter = Reporter(plan, self.clock, throttles, ends, lambda: [self.copier], lambda _: path)
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World()
-    monkeypatch.setattr(reporter, "time", world)
-    return world
+def world() -> World:
+    return World()
 
 
 def test_a_report_has_what_the_step_has_published(world: World) -> None:
@@ -86,7 +79,7 @@ def test_what_follows_the_last_record_is_no_lag(world: World) -> None:
     world.copier.drained_to = 12
     report = world.reporter.one(world.copier)
     assert (report.lag, report.behind_since, report.reason) == (0, 0.0, "")
-    world.copier.drained_to, world.now = None, 6_000.0
+    world.copier.drained_to, world.clock.time = None, 6_000.0
     assert world.reporter.one(world.copier).behind_since == 5_000.0, "when it was last caught up"
     world.copier.head_timestamp = 5_500_000
     assert world.reporter.one(world.copier).behind_since == 5_500.0
@@ -114,7 +107,7 @@ def test_only_news_are_reported_and_everything_now_and_then(world: World) -> Non
         world.copier.snapshot = replace(world.copier.snapshot, **change)
         reported.append(len(list(world.reporter.news())))
     assert reported == [1, 0, 1, 0]
-    world.now += REPORT_ALL_INTERVAL + 1
+    world.clock.time += REPORT_ALL_INTERVAL + 1
     assert len(list(world.reporter.news())) == 1
     world.reporter.report_all_next()
     assert len(list(world.reporter.news())) == 1
@@ -127,7 +120,7 @@ def test_the_next_records_timestamp_is_rather_too_old_than_too_new(world: World)
     assert told() == -1, "nobody knows yet"
     world.copier.drained_to = 12
     assert told() == 0, "no lag"
-    world.copier.drained_to, world.now = None, 6_000.0
+    world.copier.drained_to, world.clock.time = None, 6_000.0
     assert told() == 5_000.0, "it came after the partition was last caught up"
     world.copier.head_timestamp = 4_000_000
     assert told() == 4_000.0, "a record of long ago is deleted early"
@@ -144,14 +137,14 @@ def test_the_next_records_timestamp_is_rather_too_old_than_too_new(world: World)
 
 def test_the_throttle_is_told_while_a_partition_waits_and_a_little_longer(world: World) -> None:
     reason = "slowed down by the flow's throttle of 5 MB/s"
-    world.copier.snapshot = replace(SEEN, throttled_until=world.now + 10, throttle=reason)
+    world.copier.snapshot = replace(SEEN, throttled_until=world.clock.time + 10, throttle=reason)
     report = world.reporter.one(world.copier)
     assert (report.throttled, report.reason) == (True, f"{reason}; slow target")
-    world.now += 10 + REPORTED_FOR - 0.1
+    world.clock.time += 10 + REPORTED_FOR - 0.1
     assert world.reporter.one(world.copier).throttled
     world.copier.drained_to = 12
     assert not world.reporter.one(world.copier).throttled, "it has no lag"
-    world.copier.drained_to, world.now = None, world.now + 0.1
+    world.copier.drained_to, world.clock.time = None, world.clock.time + 0.1
     report = world.reporter.one(world.copier)
     assert (report.throttled, report.reason) == (False, "slow target")
 
