@@ -41,7 +41,9 @@ FROM $BASE AS runtime
 
 # libnss-unknown: Spark refuses to start for a uid without a name, such as one that OpenShift makes up.
 # The user comes before it, or its uid would count as taken.
+# The JRE's package links manual pages, and slim bases lack their folder.
 RUN useradd --uid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin mirror \
+    && mkdir -p /usr/share/man/man1 \
     && apt-get update \
     && apt-get install -y --no-install-recommends \
         ca-certificates libnss-unknown openjdk-17-jre-headless python3 tini \
