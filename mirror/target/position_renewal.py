@@ -10,19 +10,15 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException
 
-from mirror.clock import Clock
 from mirror.control.plan import RENEW_INTERVAL
 from mirror.errors import ClusterAway, MirrorError, ProducerFenced
 from mirror.kafka.clients import group_reader
 from mirror.kafka.cluster import ClusterAdmin
-from mirror.kafka.throttling import Throttles
-from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
-from mirror.target.fencing import then_discard
+from mirror.target.fencing import as_owner
 from mirror.target.position_reader import PositionReader, to_commit
 from mirror.target.record_transactions import TransactionSession
-from mirror.target.transactional_producer import TransactionalProducer
 from mirror.text import BUG
 
 log = logging.getLogger(__name__)
@@ -144,15 +140,10 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: PositionRe
         if found is not None:
             positions.commit(to_commit(found, topic.remote, partition.partition))
         return
-    name = transactional_id(flow, topic.remote, partition.partition)
-    producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
-    session = TransactionSession(flow, partition, topic, producer, Clock())
 
-    def commit_again() -> None:
-        producer.fence()
-        positions.await_no_open_transaction(topic.remote, partition.partition)
+    def commit_again(session: TransactionSession) -> None:
         found = positions.load(topic.remote, partition.partition)
         if found is not None:
             session.commit_position(found)
 
-    then_discard(commit_again, session.discard)
+    as_owner(flow, partition, topic, positions, member, commit_again)

@@ -31,7 +31,7 @@ from mirror.target.written import Written, appended_offsets
 UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
 UNEVEN = 1.1  # margin of `_request`: records differ in size, so a request may hold more than the average says
 TargetProducer = TransactionalProducer | IdempotentProducer
-NONE_SENT: Mapping[int, int] = MappingProxyType({})
+NO_RECORDS: Mapping[int, int] = MappingProxyType({})  # the offsets of a transaction's records: it has none
 
 
 class TransactionSession:
@@ -174,10 +174,10 @@ class TransactionSession:
         """End the producer without waiting for anything."""
         self._producer.discard()
 
-    def _run(self, produce: Callable[[], Position], downstream: Mapping[int, int] = NONE_SENT) -> None:
+    def _run(self, produce: Callable[[], Position], downstream: Mapping[int, int] = NO_RECORDS) -> None:
         """Run one transaction. `produce` queues its records, and returns the position to commit with them.
 
-        `downstream` will have the offsets of its first record, its last one and some others, by index.
+        `downstream` gets the offsets of the first record, the last one and some others, by index, once delivered.
         """
         producer, begun = self._producer, self._clock.monotonic()
         self._own_topic = ""
@@ -222,6 +222,7 @@ class TransactionSession:
         librdkafka addresses a topic by its name. If it was deleted and created again, or an unclean election has cut
         its log, only the offsets show that. Without transactions it is too late: the records can't be taken back.
         """
+        # A client knows no offset of a record that the broker says it had already.
         places = [downstream[index] for index in sorted(downstream) if downstream[index] is not None]
         if self._flow.exactly_once and places and (places[0] < self._least or places[-1] < places[0]):
             lowest, where = min(places), f"{self._topic.remote}-{self._partition.partition}"

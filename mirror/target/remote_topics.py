@@ -27,8 +27,7 @@ class RemoteTopicsMonitor:
     def __init__(self, flow: Flow, target: ClusterAdmin) -> None:
         self._flow = flow
         self._target = target
-        # By topic that had changed at the last look: the id that the plan had then, and the target's; None if it had no
-        # such topic.
+        # By topic that had changed at the last look: its id in the plan, and on the target (None: it was not there).
         self._seen: dict[str, tuple[str, str | None]] = {}
 
     def reconfigure(self, flow: Flow) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from tests.bench.systems import Job, Mirror, MirrorMaker, System
 from tests.checker.history import Record
 from tests.harness import oracle, topics
-from tests.harness.load import Made, produce
+from tests.harness.compaction import write_again
 from tests.harness.waiting import PATIENCE, until
 
 Result = dict[str, object]
@@ -127,13 +127,6 @@ def _next(records: list[Record], offset: int) -> int:
     return next((int(record.value or b"") for record in records if record.offset >= offset), len(records))
 
 
-def _double_a_record(bootstrap: str, topic: str) -> bytes | None:
-    """Write the first record once more. All keys of the offset map differ, so this one tells of its compaction."""
-    (first, *_) = oracle.read(bootstrap, topic)[0]
-    produce(bootstrap, topic, [Made(first.key, first.value)])
-    return first.key
-
-
 def _compact(job: Job, other: str) -> None:
     """Have the brokers compact the topics that the system translates with.
 
@@ -149,7 +142,7 @@ def _compact(job: Job, other: str) -> None:
     for bootstrap, name in own:
         topics.configure(bootstrap, name, **SOON)
     before = oracle.count(oracle.read(*own[0]))
-    twice = {each: _double_a_record(*each) for each in own if "offset-map" in each[1]}
+    are_maps_compacted = [write_again(*each) for each in own if "offset-map" in each[1]]
     producer = Producer({"bootstrap.servers": job.source.bootstrap, "transactional.id": other, "log_level": 0})
     producer.init_transactions(PATIENCE)
 
@@ -158,7 +151,7 @@ def _compact(job: Job, other: str) -> None:
             producer.begin_transaction()
             producer.produce(other, b"x")
             producer.commit_transaction(PATIENCE)
-        once = all([each.key for each in oracle.read(*at)[0]].count(key) == 1 for at, key in twice.items())
-        return once and oracle.count(oracle.read(*own[0])) < before / 2
+        maps = all(is_compacted() for is_compacted in are_maps_compacted)
+        return maps and oracle.count(oracle.read(*own[0])) < before / 2
 
     until("compaction", compacted, timeout=COMPACTION_TIMEOUT)

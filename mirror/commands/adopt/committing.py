@@ -8,20 +8,16 @@ from dataclasses import replace
 
 from confluent_kafka import Consumer
 
-from mirror.clock import Clock
 from mirror.commands.adopt.selection import OURS, AdoptOutcome, AdoptResult
 from mirror.control.decisions import chosen
 from mirror.errors import MirrorError
 from mirror.kafka.clients import group_reader
-from mirror.kafka.throttling import Throttles
-from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-from mirror.target.fencing import then_discard
+from mirror.target.fencing import as_owner
 from mirror.target.position_reader import PositionReader, to_commit
 from mirror.target.record_transactions import TransactionSession
-from mirror.target.transactional_producer import TransactionalProducer
 
 MOVED = "records came to the copy meanwhile: MirrorMaker, or somebody else, still writes to it"
 
@@ -92,20 +88,14 @@ class _One:
             if not reason:
                 self._positions.commit(to_commit(wanted, *self._remote))
             return reason
-        name = transactional_id(self._flow, *self._remote)
-        throttle = Throttles(self._flow).target
-        producer = TransactionalProducer(self._flow, name, self._member.consumer_group_metadata(), throttle)
-        session = TransactionSession(self._flow, self._partition, self._topic, producer, Clock())
 
-        def commit() -> str:
-            producer.fence()
-            self._positions.await_no_open_transaction(*self._remote)
+        def commit(session: TransactionSession) -> str:
             wanted, reason = self._wanted(offset, reported, end)
             if not reason:
                 session.commit_position(wanted)
             return reason
 
-        return then_discard(commit, session.discard)
+        return as_owner(self._flow, self._partition, self._topic, self._positions, self._member, commit)
 
     def _wanted(self, offset: int, reported: Position | None, end: int) -> tuple[Position, str]:
         """The position to commit, and what stands against that."""
