@@ -126,8 +126,11 @@ class World:
         moving.file.write_text(yaml.safe_dump(moving.settings()))
         return moving
 
-    def mirror_maker(self, *some: Moving, committed: bool = False) -> MirrorMaker:
-        """One that copies these flows. If `committed`, no flow copies records of aborted transactions."""
+    def mirror_maker(self, *some: Moving, committed: bool = False, checkpoints: Moving | None = None) -> MirrorMaker:
+        """One that copies these flows. If `committed`, no flow copies records of aborted transactions.
+
+        It writes `checkpoints` of the groups of one flow.
+        """
         source, target = self._bootstraps
         clusters = {each.pair.alias: source for each in some} | {each.to: target for each in some}
         own = {each: self._own(each) for each in some}
@@ -137,6 +140,9 @@ class World:
         properties |= {f"{each.to}.session.timeout.ms": 6_000 for each in some}
         readers = [each.pair.alias for each in some if committed or each.to == "eos"]
         properties |= {f"{alias}.consumer.isolation.level": "read_committed" for alias in readers}
+        if checkpoints is not None:
+            flow = f"{checkpoints.pair.alias}->{checkpoints.to}"
+            properties |= {f"{flow}.emit.checkpoints.interval.seconds": 1, f"{flow}.refresh.groups.interval.seconds": 1}
         return MirrorMaker(properties, self.directory)
 
     def _own(self, moving: Moving) -> dict[str, object]:

@@ -35,6 +35,7 @@ from tests.harness.console_consumer import consume, sharing
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
+from tests.harness.streams_group import streaming
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -373,18 +374,26 @@ def test_a_group_id_that_librdkafka_changes_is_left_out(running: tuple[Pair, Ser
                 topics.delete_group(pair.source, each)
 
 
-def test_a_share_group_is_named_with_the_reason(running: tuple[Pair, Service], sync: GroupSync, flow: Flow) -> None:
-    """Its readers share the records, so it has no offset that mirror could translate."""
+def test_groups_of_other_types_are_named_with_the_reason(
+    running: tuple[Pair, Service], sync: GroupSync, flow: Flow
+) -> None:
+    """The readers of a share group share the records, so it has no offset that mirror could translate."""
     pair, _ = running
-    topic, group = pair.topic("shared"), "sync-share"
-    with sharing(pair.source, topic, group), sharing(pair.source, topic, "not-ours"):
+    topic, share, streams = pair.topic("shared"), "sync-share", "sync-streams"
+    with (
+        sharing(pair.source, topic, share),
+        sharing(pair.source, topic, "not-ours"),
+        streaming(pair.source, topic, streams),
+        streaming(pair.source, topic, "not-ours-either"),
+    ):
 
-        def left_out() -> bool:
+        def both() -> bool:
             sync.round(RENEW)
-            return bool(sync.left_out)
+            return len(sync.left_out) == 2
 
-        until("the group is listed", left_out)
-    assert (sync.left_out, group in sync.refused) == ({group: REASONS["share"]}, False)
+        until("the groups are listed", both)
+    assert sync.left_out == {share: REASONS["share"], streams: REASONS["streams"]}
+    assert not {share, streams} & sync.refused.keys()
     assert read_groups(flow).as_dict()["left_out"] == sync.left_out
 
 

@@ -6,6 +6,7 @@ As in test_adopt, one MirrorMaker has four flows: with and without exactly-once,
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,14 +18,17 @@ from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import MirrorError
+from mirror.groups.checkpoints import Checkpoint
 from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load, mixed
 from tests.harness.moving import Moving, World
 from tests.harness.together import together
+from tests.harness.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
+GROUP = "checkpoint-back"
 RECORDS = 200  # of each partition and each part of the test
 
 
@@ -40,6 +44,7 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     monkeypatch.setattr(ending, "NO_SERVICE", 3.0)  # nothing of mirror is left: its tasks end with it
     option = {"mirrormaker_offsets": {"enabled": True}, "exactly_once": True}
     world = World("back", source_cluster.bootstrap, target_cluster.bootstrap, tmp_path, option)
+    watched = world.all[1] = world.all[1].changed(groups={"interval": "1s", "include": [GROUP]})
     left = world.flow("left", "alo", identity=False)
     loose = world.flow("loose", "alo", identity=False).changed(exactly_once=False)
     world.all += [left, loose]
@@ -52,8 +57,9 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     assert all(0 < offset <= after[number] for number, offset in positions.items()), (positions, after)
     each_of(world, hand_back_after_the_kill)
     assert "handed back to MirrorMaker" in dry_run(load(world.all[0].file).flows[0]).blocked[0].blocked
-    with world.mirror_maker(*world.all, left, loose, committed=True) as first:
+    with world.mirror_maker(*world.all, left, loose, committed=True, checkpoints=watched) as first:
         goes_on(world)
+        assert checkpoint_says(watched, -1) <= 0
         nothing_is_missing_after(left, before, at)
         nothing_is_missing_after(loose, loosely, positions)
         mirrormaker_is_noticed(world.all[0], monkeypatch)
@@ -63,6 +69,7 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     world.all[2] = world.all[2].changed(exactly_once=False)
     with world.service() as service:
         goes_on(world)
+        assert checkpoint_says(watched, -1) == 0
         with load_of(world, first=10**7, transaction=100, abort_every=4):
             for each in world.all:
                 each.await_copied(oracle.count(each.copy()) + RECORDS)
@@ -89,6 +96,7 @@ def mirror_is_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with load_of(world, first=0), world.service() as service:
         for each in world.all:
             each.await_copied(RECORDS)
+        assert checkpoint_says(world.all[1], 20) == 0
         with monkeypatch.context() as patience, pytest.raises(MirrorError, match="stop mirror"):
             patience.setattr(ending, "LEFTOVERS", 0.0)
             world.all[0].hand_back()
@@ -98,6 +106,27 @@ def mirror_is_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for each in world.all:  # nobody hands back yet: MirrorMaker would copy some records again, and leave none out
         after = each.next_offsets()
         assert all(0 < offset <= after[number] for number, offset in written(each).items()), (written(each), after)
+
+
+def checkpoint_says(flow: Moving, index: int) -> int:
+    """A group commits the offset of this record of partition 0, and whoever copies writes a checkpoint of it.
+
+    Returns how many records after that one the group would go on. Below 0, it reads as many again.
+    """
+    record, name = flow.source()[0][index], f"{flow.pair.alias}.checkpoints.internal"
+    topics.commit(flow.pair.source, GROUP, flow.topic, {0: record.offset})
+    key = Checkpoint(GROUP, flow.remote(), 0, 0, 0, "").key()
+
+    def found() -> tuple[int] | None:
+        of_group = [each.value for each in oracle.read(flow.pair.target, name)[0] if each.key == key]
+        version, upstream, downstream = struct.unpack_from(">hqq", (of_group or [None])[-1] or bytes(18))
+        return (downstream,) if (version, upstream) == (0, record.offset) else None
+
+    until(f"{name} exists", lambda: topics.partitions(flow.pair.target, name))
+    (downstream,) = until(f"a checkpoint of {GROUP} at {record.offset}", found)
+    (first, *_) = [each.content for each in flow.copy()[0] if each.offset >= downstream]
+    contents = [each.content for each in flow.source()[0]]
+    return contents.index(first) - contents.index(record.content)
 
 
 def written(flow: Moving) -> dict[int, int]:
