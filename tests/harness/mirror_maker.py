@@ -66,6 +66,16 @@ class MirrorMaker:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(PATIENCE)
 
+    def freeze(self) -> None:
+        """SIGSTOP: it sends nothing any more, and ends nothing that it has begun."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """SIGCONT: it goes on where it was frozen."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL."""
         processes.kill_marked(self._mark)

@@ -189,12 +189,13 @@ def translate_what_each_has_copied(moving: Moving) -> None:
     assert theirs.translated is None and theirs.reason.startswith("before the map")
 
 
-def test_a_converted_file_goes_on_where_mirrormaker_has_stopped(
+def test_a_converted_file_goes_on_where_mirrormaker_was_frozen(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """From mm2.properties to a running mirror: nothing but `convert` writes the flow's configuration.
 
-    Aliases, policy, filters and exactly-once have to be MirrorMaker's, for they name the topics and the groups.
+    Aliases, policy, filters and exactly-once have to be MirrorMaker's, for they name the topics and the groups. Its
+    worker wakes while mirror runs. With exactly-once its tasks are fenced, so it copies nothing any more.
     """
     pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "conv.eu", "conv-", target_alias="conv_us")
     orders, left_out = pair.topic("orders.v1", 2), pair.topic("private")
@@ -211,6 +212,7 @@ def test_a_converted_file_goes_on_where_mirrormaker_has_stopped(
         f"{pair.target_alias}.exactly.once.source.support": "enabled",
         f"{pair.alias}.consumer.isolation.level": "read_committed",
         f"{pair.target_alias}.producer.compression.type": "lz4",
+        f"{pair.target_alias}.session.timeout.ms": 6_000,
     }
     remote = f"{pair.alias}_{orders}"
 
@@ -227,16 +229,23 @@ def test_a_converted_file_goes_on_where_mirrormaker_has_stopped(
     with MirrorMaker(properties, tmp_path) as before:
         until("MirrorMaker's copy exists", lambda: topics.partitions(pair.target, remote) == 2)
         until("MirrorMaker has copied", is_same)
-        before.stop()
-    produce(300)
-    converted = tmp_path / "converted.yaml"
-    save(convert(before.file), converted, force=False)
-    adopted = adopt(load(converted).flows[0], Options(CONNECTOR, None, None, None, RECORDS, 1.0, False), StringIO())
-    assert [(each.outcome, each.compared) for each in adopted.results] == [("adopted", 300)] * 2
-    settings = {key: each for key, each in pair.settings().items() if key in ("spark", "http", "log")}
-    with Service(settings, tmp_path, arguments=("-c", str(converted))) as after:
-        after.wait_for("mirror has copied the rest", is_same)
-        assert after.terminate() == 0, after.tail()
-        assert not after.find(BLOCKED)
+        before.freeze()
+        produce(300)
+        converted = tmp_path / "converted.yaml"
+        save(convert(before.file), converted, force=False)
+        options = Options(CONNECTOR, None, None, None, RECORDS, 4.0, False)  # a frozen worker's session lasts six seconds
+        adopted = adopt(load(converted).flows[0], options, StringIO())
+        assert [(each.outcome, each.compared) for each in adopted.results] == [("adopted", 300)] * 2
+        settings = {key: each for key, each in pair.settings().items() if key in ("spark", "http", "log")}
+        with Service(settings, tmp_path, arguments=("-c", str(converted))) as after:
+            after.wait_for("mirror has copied the rest", is_same)
+            before.wake()
+            produce(600)
+            for task in (0, 1):
+                fenced = f"{CONNECTOR}-{task}}} failed to send record"
+                until(f"task {task} is fenced", lambda fenced=fenced: fenced in before.tail(100_000))  # type: ignore[misc]
+            after.wait_for("mirror has copied what came meanwhile", is_same)
+            assert after.terminate() == 0, after.tail()
+            assert not after.find(BLOCKED)
     oracle.compare(oracle.read(pair.source, orders), oracle.read(pair.target, remote))
     assert not topics.partitions(pair.target, f"{pair.alias}_{left_out}")
