@@ -81,7 +81,8 @@ lint: $(VENV)/ready ## ruff, mypy, and the law of imports; the same before each 
 	$(RUN) mypy
 	$(VENV)/bin/lint-imports
 
-docs: $(VENV)/ready ## the documentation as a site, in build/site; fails on any warning
+docs: $(VENV)/ready ## the documentation as a site, in build/site, and its committed tables; fails on any warning
+	@$(VENV)/bin/python docs/reference.py
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
 
 dist: $(VENV)/ready ## sdist and wheel of the last commit, in dist: the same bytes wherever and whenever they are made

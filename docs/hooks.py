@@ -27,7 +27,6 @@ ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md
 # In the repository the README is the first page; the site begins with its own.
 STANDS_FOR = {"README.md": "index.md", "docs": "index.md"}
 
-MARKER = re.compile(r"<!-- generated: ([a-z ]+) -->")
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^()\s]+)\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
@@ -48,7 +47,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the generated tables in, and look up the links."""
-    whole = MARKER.sub(lambda found: _table(found[1], page), markdown)
+    whole = reference.MARKER.sub(lambda found: _table(found[1], page), markdown)
     return _outside_code(whole, lambda text: LINK.sub(lambda link: _linked(link, page.file.src_uri, files), text))
 
 

@@ -1,7 +1,9 @@
-"""The tables of the reference pages, made from the code when the site is built: nothing of them is committed.
+"""The tables of the reference pages, made from the code.
 
-A page in docs/ holds a marker such as `<!-- generated: keys -->`; `hooks.py` puts the table of that name there.
-This module is the one place of the site that knows the package's modules.
+A page in docs/ holds a marker such as `<!-- generated: keys -->`. When the site is built, `hooks.py` puts the table of
+that name there. If `<!-- end -->` follows, the table is also committed between the two, for readers of the repository:
+`make docs` brings it up to date, and a test compares it. This module is the one place of the site that knows the
+package's modules.
 """
 
 from __future__ import annotations
@@ -236,6 +238,30 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
+MARKER = re.compile(r"<!-- generated: ([a-z ]+) -->(?:\n(?:(?!<!--).)*<!-- end -->)?", re.DOTALL)
+ANCHOR = re.compile(r" \{#[^}\s]+\}$", re.MULTILINE)  # the site's own names of headings
+
+
+def committed(markdown: str) -> str:
+    """A page with its committed tables as they are to be, from one with such as they were. Raises KeyError."""
+
+    def block(found: re.Match[str]) -> str:
+        if not found[0].endswith("<!-- end -->"):
+            return found[0]
+        table = ANCHOR.sub("", TABLES[found[1]]()).strip()
+        return f"<!-- generated: {found[1]} -->\n\n{table}\n\n<!-- end -->"
+
+    return MARKER.sub(block, markdown)
+
+
+def main() -> None:
+    """Bring the committed tables of all pages up to date."""
+    for page in Path(__file__).parent.rglob("*.md"):
+        before = page.read_text()
+        if (after := committed(before)) != before:
+            page.write_text(after)
+
+
 def fields(section: str) -> Iterator[tuple[str, FieldInfo]]:
     """The keys of one section as they are written in the file."""
     for name, field in SECTIONS[section].model_fields.items():
@@ -340,3 +366,7 @@ def _escaped(text: str) -> str:
 def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [columns, ("---",) * len(columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

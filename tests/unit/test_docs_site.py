@@ -194,6 +194,14 @@ def test_every_setting_of_mirrormaker_is_on_its_page_with_what_becomes_of_it(sit
         assert row.name in text and " ".join(row.why.split()) in text, row.name
 
 
+def test_committed_tables_are_those_of_the_code() -> None:
+    pages = list((ROOT / "docs").rglob("*.md"))
+    tables = sum(each.read_text().count("<!-- end -->") for each in pages)
+    assert tables == len(reference.TABLES) - 1, "all but the keys, which config.example.yaml has"
+    stale = [each.name for each in pages if reference.committed(each.read_text()) != each.read_text()]
+    assert not stale, "run `make docs`"
+
+
 def test_metrics_that_are_compared_with_those_of_mirrormaker_exist() -> None:
     named = re.findall(r"mirror_\w+", (ROOT / "docs" / "from-mirrormaker.md").read_text().partition("## Metrics")[2])
     known = {name for family in Metrics([]).registry.collect() for name in (family.name, *reference.exposed(family))}
