@@ -1,4 +1,4 @@
-"""A group of Kafka Streams (KIP-1071): a member joins by a heartbeat, as the Java library does, and leaves at the end."""
+"""A group of Kafka Streams (KIP-1071): a member joins by a heartbeat, as the Java library does, and leaves again."""
 
 from __future__ import annotations
 

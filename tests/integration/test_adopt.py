@@ -233,7 +233,8 @@ def test_a_converted_file_goes_on_where_mirrormaker_was_frozen(
         produce(300)
         converted = tmp_path / "converted.yaml"
         save(convert(before.file), converted, force=False)
-        options = Options(CONNECTOR, None, None, None, RECORDS, 4.0, False)  # a frozen worker's session lasts six seconds
+        # A frozen worker's session lasts six seconds.
+        options = Options(CONNECTOR, None, None, None, RECORDS, 4.0, False)
         adopted = adopt(load(converted).flows[0], options, StringIO())
         assert [(each.outcome, each.compared) for each in adopted.results] == [("adopted", 300)] * 2
         settings = {key: each for key, each in pair.settings().items() if key in ("spark", "http", "log")}
