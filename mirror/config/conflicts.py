@@ -41,6 +41,9 @@ def flow_problems(
         if topic := one.meets(other):
             text = f"{named(first)} copies {topic} from the same cluster to the same topic of the same target"
             yield Problem(("flows", second, "topics"), text)
+        elif remote := one.shares(other):
+            text = f"{named(first)} writes to {remote} of the same target, too; only one flow may write to a topic"
+            yield Problem(("flows", second, "topics"), text)
     yield from _undoing(edges, flows, named)
     for last in edges:
         if cycle := _cycle(edges, last, lambda path: all(flows[number].active_active for number in path)):
@@ -184,6 +187,8 @@ class _Edge:
         self.samples = sorted(
             {"topic", *flow.topic_settings, *(re.sub(r"[^a-zA-Z0-9._-]", "", each) for each in flow.topics)} - {""}
         )
+        names = {*filter(LITERAL.fullmatch, flow.topics), *flow.topic_settings}
+        self._remotes = set(map(self.policy.remote_topic, filter(self.policy.is_mirrored, names)))  # as far as known
 
     def meets(self, other: _Edge) -> str | None:
         """A topic that both flows would copy to the same remote topic, if they name one source by two aliases."""
@@ -194,6 +199,10 @@ class _Edge:
             if both and self.policy.remote_topic(name) == other.policy.remote_topic(name):
                 return name
         return None
+
+    def shares(self, other: _Edge) -> str | None:
+        """A remote topic that both flows are told to write to, by the names of topics that they have."""
+        return min(self._remotes & other._remotes, default=None) if self.target == other.target else None
 
 
 def _cycle(

@@ -568,6 +568,13 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "10: flows[1].topics: ",
         ("flows[0] copies b from the same cluster to the same topic of the same target",),
     ),
+    "two sources with a topic of one name, with identity": (
+        GOOD.replace("flows:", "  third: {bootstrap.servers: 'x:9092'}\nflows:")
+        + "    replication_policy: identity\n    topics: [a, b]\n"
+        + "  - {source: third, target: backup, replication_policy: identity, topics: ['.*'], topic_settings: {b: {}}}\n",
+        "10: flows[1].topics: ",
+        ("flows[0] writes to b of the same target, too; only one flow may write to a topic",),
+    ),
     "separator": (GOOD + "    separator: /\n", "7: flows[0].separator: ", ("letters, digits", 'not "/"')),
     "separator empty": (GOOD + '    separator: ""\n', "7: flows[0].separator: ", ("letters, digits",)),
     "start without zone": (
