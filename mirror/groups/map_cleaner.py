@@ -33,14 +33,20 @@ class EntryKeys:
 
     def __init__(self) -> None:
         self._downstream = array("q")
+        self._cut_off: set[int] = set()  # entries of a log that was cut: no reader believes them
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""
         self.remove(entry.downstream)
-        self._downstream.insert(bisect_left(self._downstream, entry.downstream), entry.downstream)
+        at = bisect_left(self._downstream, entry.downstream)
+        if entry.follows is None:
+            self._cut_off.update(self._downstream[at:])
+            del self._downstream[at:]
+        self._downstream.insert(at, entry.downstream)
 
     def remove(self, downstream: int) -> None:
         """Remove the entry at this downstream offset, if there is one."""
+        self._cut_off.discard(downstream)
         at = bisect_left(self._downstream, downstream)
         if at < len(self._downstream) and self._downstream[at] == downstream:
             del self._downstream[at]
@@ -50,11 +56,12 @@ class EntryKeys:
 
         The last one that begins there or before is needed: the records after it are counted from it.
         """
-        return self._downstream[: max(0, bisect_right(self._downstream, log_start) - 1)].tolist()
+        needed = max(0, bisect_right(self._downstream, log_start) - 1)
+        return [*self._downstream[:needed], *self._cut_off]
 
     def all(self) -> list[int]:
         """All entries."""
-        return self._downstream.tolist()
+        return [*self._downstream, *self._cut_off]
 
 
 class MapCleaning:

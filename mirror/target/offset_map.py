@@ -48,7 +48,8 @@ class Entry:
 
     `runs` has the number of records in each run, and before each but the first the number of offsets that the source
     skips: length, gap, length, gap, length. `follows` is the end of the map before this entry: the upstream offsets of
-    the records that it counts follow its entry without a gap. It is None if it is not known what was copied before.
+    the records that it counts follow its entry without a gap. It is None if it is not known what was copied before:
+    entries that were written earlier, at this downstream offset or after it, are of a log that was cut.
     `resets` is that of the position (see Position): while it stays the same, upstream offsets do not go back.
     """
 
@@ -196,8 +197,11 @@ def entries(offsets: Sequence[int], first: int, last: int, follows: MapEnd | Non
     """The entries of a transaction with the records at these upstream offsets, at `first` to `last` on the target.
 
     Usually it is one. If somebody else has written between the records, it is an entry of the first record alone, for
-    it is not known where the others are.
+    it is not known where the others are. If the map's end is not before the records, an unclean election has cut the
+    remote log: what is left of the records before is not known.
     """
+    if follows is not None and follows.entry >= first:
+        follows = None
     if last - first != len(offsets) - 1:
         return [Entry(offsets[0], first, (1,), follows, resets)]
     found: list[Entry] = []

@@ -15,6 +15,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
+from mirror.commands.translate import translate
+from mirror.config.load import load
 from mirror.demo.brokers import Broker, LocalCluster
 from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.groups.group_offsets import offsets_of
@@ -446,6 +448,52 @@ def test_logs_that_were_cut_and_have_grown_again(
         for each in cuts:
             each.await_told(service)
         leader.start()
+        assert service.terminate() == 0, service.tail()
+
+
+def test_after_the_remote_log_was_cut_no_lost_record_is_translated_to_a_new_one(
+    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The log has grown beyond where it was cut, so old entries of the offset map would fit it."""
+    pair = Pair(target_cluster.bootstrap, cut_source.bootstrap, f"{ALIAS}remote", f"{ALIAS}-remote")
+    topic, (_, leader, follower) = pair.topic("log"), cut_source.brokers
+    unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    wanted = NewTopic(pair.remote(topic), 1, replica_assignment=[[leader.node, follower.node]], config=unclean)
+    topics.admin(pair.target).create_topics([wanted])[wanted.topic].result(30)
+    producer = Producer({"bootstrap.servers": pair.source, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(PATIENCE)
+
+    def copy(first: int, transactions: int) -> None:
+        """Transactions of ten records, with a gap in the offsets after each."""
+        for number in range(first, first + transactions):
+            producer.begin_transaction()
+            for record in range(10):
+                producer.produce(topic, b"%d" % (10 * number + record), partition=0)
+            producer.commit_transaction(PATIENCE)
+            until("it is copied", lambda last=b"%d" % (10 * number + 9): values()[-1:] == [last])  # type: ignore[misc]
+
+    def values() -> list[bytes | None]:
+        return [record.value for record in (pair.copied(topic) or {0: []})[0]]
+
+    with pair.service(tmp_path, {"sync_topic_configs": False}) as service:
+        service.wait_for("both replicas", lambda: state(cut_source, wanted.topic) == (leader.node, [2, 3]))
+        copy(0, 3)
+        follower.pause()
+        service.wait_for("one replica", lambda: state(cut_source, wanted.topic) == (leader.node, [2]))
+        copy(3, 10)
+        leader.kill()
+        follower.resume()
+        until("an unclean leader", lambda: state(cut_source, wanted.topic)[0] == follower.node, PATIENCE)
+        copy(13, 15)
+        leader.start()
+        assert values() == [b"%d" % number for number in (*range(30), *range(130, 280))], "the target has lost records"
+        here, there = oracle.read(pair.source, topic)[0], pair.copied(topic)[0]
+        (flow,), partition = load(service.file).flows, Partition(topic, 0)
+        places = {record.value: record.offset for record in there}
+        found = {each.value: translate(flow, {partition: each.offset})[0].translated for each in here[::7]}
+        for value, translated in found.items():
+            lost = 30 <= int(value or b"") < 130
+            assert translated in ((None, places[b"130"]) if lost else (places[value],)), value
         assert service.terminate() == 0, service.tail()
 
 

@@ -571,7 +571,7 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "two sources with a topic of one name, with identity": (
         GOOD.replace("flows:", "  third: {bootstrap.servers: 'x:9092'}\nflows:")
         + "    replication_policy: identity\n    topics: [a, b]\n"
-        + "  - {source: third, target: backup, replication_policy: identity, topics: ['.*'], topic_settings: {b: {}}}\n",
+        + "  - {source: third, target: backup, replication_policy: identity, topics: ['b', 'c.*']}\n",
         "10: flows[1].topics: ",
         ("flows[0] writes to b of the same target, too; only one flow may write to a topic",),
     ),

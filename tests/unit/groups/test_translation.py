@@ -64,6 +64,15 @@ class Target:
         self.map_end, self.end = MapEnd(), 0
         self.session(0)
 
+    def cut(self, end: int) -> None:
+        """An unclean election: the log loses what is at `end` and after it. The map and the position are elsewhere."""
+        del self.log[end:]
+        if self.log and self.log[-1] is not None:  # a transaction is open now, and the next session ends it
+            while self.log and self.log[-1] is not None:
+                self.log.pop()
+            self.log += [None] * (end + 1 - len(self.log))
+        self.session()
+
     def copy(self, offsets: list[int], commit: bool, foreign: int = 0) -> None:
         """One transaction; after an abort the session ends. So many records of others come after its first one."""
         first = len(self.log)
@@ -74,7 +83,9 @@ class Target:
             return
         if self.chooser.is_due(offsets, self.map_end):
             made = entries(offsets, first, first + len(offsets) + foreign - 1, self.map_end, self.resets)
-            self.stored.update({entry.key(self.copied): entry.value() for entry in made})
+            for entry in made:  # what has the same key is compacted away; the new record is at the topic's end
+                self.stored.pop(entry.key(self.copied), None)
+                self.stored[entry.key(self.copied)] = entry.value()
             self.map_end = end_after(made, len(offsets))
         elif self.map_end is not None:
             before = self.map_end.records
@@ -151,6 +162,47 @@ def test_after_a_topic_was_made_again_the_new_ones_offsets_are_exact(target: Tar
     assert checked(target, read, end) == len({up for up in target.log if up is not None and up != OTHERS})
     for at in [at for at, up in enumerate(target.log) if up == OTHERS]:
         assert to_upstream(read, at, end) is Unknown.BEFORE_THE_MAP
+
+
+@given(targets(), st.data())
+def test_after_the_remote_log_was_cut_no_lost_record_is_translated_to_a_new_one(
+    target: Target, data: st.DataObject
+) -> None:
+    """Whatever still tells where the lost records were. The records of the new part of the log are translated."""
+    for _ in range(data.draw(st.integers(1, 3))):
+        target.cut(data.draw(st.integers(0, len(target.log))))
+        # After a reset, the source has what it had before.
+        begin, grown = target.position + (0 if target.resets else data.draw(st.integers(0, 3))), len(target.log)
+        for _ in range(data.draw(st.integers(1, 4))):
+            count = data.draw(st.integers(1, 30))
+            target.copy(list(range(begin, begin + count)), True)
+            begin += count
+    read, end = target.map()
+    check_after_cut(target, read, end, grown)
+    keys = EntryKeys()
+    for key, value in target.stored.items():
+        keys.add(offset_map.decode_value(offset_map.decode_key(key)[1], value))
+    assert sorted(keys.all()) == sorted(offset_map.decode_key(key)[1] for key in target.stored)
+
+
+def check_after_cut(target: Target, read: PartitionMap, end: End, grown: int) -> None:
+    """What has come at `grown` or after it is translated, and nothing of the rest wrongly."""
+    newest = {up: down for down, up in enumerate(target.log) if up is not None}
+    for upstream in range(target.position):
+        found = to_downstream(read, upstream, end)
+        if isinstance(found, Count):
+            found = counted_downstream(found, upstream, target.found(found))
+        if upstream in newest and newest[upstream] >= grown:
+            assert found == newest[upstream], "the part of the log after the last cut has all of its entries"
+        elif isinstance(found, int) and not target.resets:  # otherwise there may be an older copy, too
+            assert upstream not in newest or found == newest[upstream]
+            assert not any(up is not None and up >= upstream for up in target.log[:found]), "nothing is passed over"
+    for down, up in enumerate(target.log):
+        found = to_upstream(read, down, end)
+        if isinstance(found, Count):
+            found = counted_upstream(found, down, target.found(found))
+        if up is not None:
+            assert found == up if down >= grown else found == up or isinstance(found, Unknown)
 
 
 @given(st.one_of(targets(1), remade(1)), st.data())
