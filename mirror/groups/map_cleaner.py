@@ -14,6 +14,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
+from mirror.groups.compacted_away import LEAST, CompactedAway
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.groups.remote_names import RemoteNames
@@ -56,34 +57,44 @@ class EntryKeys:
 
         The last one that begins there or before is needed: the records after it are counted from it.
         """
-        needed = max(0, bisect_right(self._downstream, log_start) - 1)
-        return [*self._downstream[:needed], *self._cut_off]
+        return [*self._downstream[: self._needed(log_start)], *self._cut_off]
+
+    def after(self, log_start: int) -> list[int]:
+        """The other ones, ascending."""
+        return self._downstream[self._needed(log_start) :].tolist()
 
     def all(self) -> list[int]:
         """All entries."""
         return [*self._downstream, *self._cut_off]
 
+    def _needed(self, log_start: int) -> int:
+        return max(0, bisect_right(self._downstream, log_start) - 1)
+
 
 class MapCleaning:
     """Looks for entries that nothing needs any more, and deletes them. It remembers what the last look has found."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, least: int = LEAST) -> None:
+        """A compacted remote partition with fewer than twice `least` entries is not read."""
         self._target = ClusterAdmin(flow.target)
         self._names = RemoteNames(flow)
         self._reader = OffsetMapReader(flow, EntryKeys)
         self._writer = OwnTopicWriter(flow.target, flow.offset_map_topic)
+        self._compacted = CompactedAway(flow, self._target, least)
         self._gone: set[Copied] = set()  # remote topics that did not exist at the last look
 
     def close(self) -> None:
         """End the clients."""
         self._reader.close()
         self._writer.close()
+        self._compacted.close()
 
     def look(self) -> int:
         """Delete the entries before the remote logs' starts, and those of remote topics that were deleted.
 
-        A remote topic counts as deleted once two looks did not find it. The entries of a topic stay while nobody names
-        its remote topic. Returns how many entries are deleted. Raises ClusterAway, ForeignPlan.
+        Of compacted topics with many entries, also those go whose records compaction has removed. A remote topic counts
+        as deleted once two looks did not find it. The entries of a topic stay while nobody names its remote topic.
+        Returns how many entries are deleted. Raises ClusterAway, ForeignPlan.
         """
         self._names.refresh()
         self._reader.read()
@@ -101,6 +112,7 @@ class MapCleaning:
                 old = entries.all()
             elif copied not in self._gone and at is not None and at in starts:
                 old = entries.before(starts[at])
+                old += self._compacted.look(copied, at, entries.after(starts[at]))
             else:
                 continue
             obsolete.update((key(copied, downstream), None) for downstream in old)

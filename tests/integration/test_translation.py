@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -216,6 +217,43 @@ def test_entries_before_the_remote_log_go(running: tuple[Pair, Service]) -> None
         (gone,) = translate(flow, {Partition(topic, 0): oracle.read(pair.source, topic)[0][0].offset})
         assert gone.translated is None and gone.reason.startswith("before the map")
         assert cleaning.look() == 0 and entries(pair, topic) == left[-1]
+
+
+def test_entries_of_records_that_compaction_has_removed_go(running: tuple[Pair, Service]) -> None:
+    """The start of a compacted log does not move, so the map would grow for ever."""
+    pair, service = running
+    topic, made = pair.topic("few-keys", cleanup_policy="compact"), itertools.count()
+    service.wait_for("the remote topic", lambda: topics.partitions(pair.target, pair.remote(topic)) == 1)
+    topics.configure(pair.target, pair.remote(topic), segment_ms=500, min_cleanable_dirty_ratio=0.001)
+
+    def copy() -> int:
+        """A transaction of two records with one of five keys; how many records the target has."""
+        number = next(made)
+        pair.produce(topic, *(Made(b"%d" % (number % 5), b"%d" % n) for n in (2 * number, 2 * number + 1)))
+        service.wait_for("copied", lambda: (service.positions(topic).get(0) or 0) >= 2 * number + 2)
+        return len(pair.copied(topic)[0])
+
+    for _ in range(40):
+        copy()
+    until("compaction", lambda: copy() < 20)
+    before = entries(pair, topic)
+    assert before >= 40
+    with closing(MapCleaning(flow_of(service), least=before)) as cleaning:
+        cleaning.look()
+        assert entries(pair, topic) >= before, "nothing is read while there are few"
+    with closing(MapCleaning(flow_of(service), least=10)) as cleaning:
+        assert cleaning.look() > before / 2
+        until("they are deleted", lambda: entries(pair, topic) < before / 2)
+        assert cleaning.look() == 0
+    partition = Partition(topic, 0)
+    with closing(Translator(flow_of(service))) as translator:
+        translator.refresh([partition])
+        for up, down in by_value(pair, topic):
+            assert translator.to_downstream(partition, up).translated == down
+            assert translator.to_upstream(partition, down).translated == up
+        gone = translator.to_downstream(partition, 5)
+        assert (gone.translated, gone.reason) == (None, Unknown.BEFORE_THE_MAP.value)
+        assert translator.end(partition).translated is not None
 
 
 def test_entries_of_a_remote_topic_that_was_deleted_go(running: tuple[Pair, Service]) -> None:
