@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from mirror.config import flow_model, model, value_types
 from mirror.config.files import DEFAULTS, Placed
-from mirror.config.located_yaml import HEADERS, Location, Problem
+from mirror.config.located_yaml import ENDPOINT, HEADERS, Location, Problem
 from mirror.text import printable
 
 
@@ -29,7 +29,8 @@ class Explainer:
         if location[-1] == "[key]":
             location = location[:-1]
         # A value is shown only where no secret is expected.
-        may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location or location[-1] == "password"
+        may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location or location == ENDPOINT
+        may_be_secret = may_be_secret or location[-1] == "password"
         shown = not may_be_secret and not self._is_reference(location)
         return Problem(location, self._text(error, location, shown))
 

@@ -20,6 +20,7 @@ Location = tuple[str | int, ...]
 
 SECRET = re.compile("password|secret|token|key|jaas|oauth|credential", re.IGNORECASE)
 HEADERS = "headers"  # a mapping whose values may all be secrets, whatever their names
+ENDPOINT: Location = ("metrics", "otlp", "endpoint")  # a URL whose path may be a secret
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}

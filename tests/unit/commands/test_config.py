@@ -113,6 +113,24 @@ def test_secrets_are_hidden(files: list[str]) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "shown"),
+    [
+        ("https://in.example:4318/v1/metrics/hunter2", "https://in.example:4318/(hidden)"),
+        ("https://in.example/hunter2/v1/metrics", "https://in.example/(hidden)"),
+        ("https://in.example/v1/metrics", "https://in.example/v1/metrics"),
+        ("http://[::1]:4318", "http://[::1]:4318"),
+        ("http://h/", "http://h/"),
+    ],
+)
+def test_the_path_of_the_collectors_endpoint_may_be_a_token(files: list[str], endpoint: str, shown: str) -> None:
+    Path("over.yaml").write_text(f"metrics: {{otlp: {{endpoint: '{endpoint}'}}}}\n")
+    for more in ([], ["--json"]):
+        ended = mirror("config", *files, *more)
+        assert ended.exit_code == 0 and "hunter2" not in ended.output
+    assert leaves(json.loads(ended.stdout))["/metrics/otlp/endpoint"] == (shown, "over.yaml:1")
+
+
 def test_every_key_is_printed(files: list[str]) -> None:
     """The example has every key, and what is printed for it says the same as the example."""
     example = Path(__file__).parents[3] / "config.example.yaml"

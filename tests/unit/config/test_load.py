@@ -202,7 +202,7 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "endpoint is no URL": (
         GOOD + "metrics: {otlp: {endpoint: 'localhost:4318'}}\n",
         "7: metrics.otlp.endpoint: ",
-        ("a URL, e.g. http://localhost:4318/v1/metrics", 'not "localhost:4318"'),
+        ("a URL, e.g. http://localhost:4318/v1/metrics",),
     ),
     "password in the endpoint": (
         GOOD + "metrics: {otlp: {endpoint: 'https://u:hidden-part@h/v1/metrics'}}\n",
@@ -1316,6 +1316,7 @@ LEAKS = {
     "undefined cluster": GOOD.replace("target: backup", f"target: {REF}"),
     "port": GOOD + f"http: {{port: '{REF}'}}\n",
     "level": GOOD + f"log: {{level: '{REF}'}}\n",
+    "token in the path of an endpoint that is no URL": GOOD + f"metrics: {{otlp: {{endpoint: 'h/{SECRET}'}}}}\n",
     "spark": GOOD + f"spark: {{conf: '{SECRET}'}}\n",
     "master": GOOD + f"spark: {{master: ['{REF}']}}\n",
 }
