@@ -42,6 +42,7 @@ class Document:
     tree: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
     references: set[Location] = field(default_factory=set)  # places of values made from ${...}, which are never shown
+    blank: set[Location] = field(default_factory=set)  # places where nothing is written; their values are None, too
     files: dict[Location, Path] = field(default_factory=dict)  # places of values that are the whole text of a file
     problems: list[Problem] = field(default_factory=list)
     unresolved: list[Problem] = field(default_factory=list)  # references that can't be resolved
@@ -165,6 +166,7 @@ class _Builder:
     def _scalar(self, node: yaml.Node, at: Location) -> str | None:
         text = str(node.value)
         if node.tag == _TAG + "null":
+            (self._document.blank.discard if text else self._document.blank.add)(at)
             return None
         if node.tag == _TAG + "bool":
             return text.lower()

@@ -274,7 +274,12 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: flows[0].topics[0]: ",
         ("never copied", "in exclude matches it"),
     ),
-    "nothing in a section": (GOOD + "log:\n", "7: log: ", ("a mapping with the keys level, format",)),
+    "nothing in a list": (GOOD + "    topics:\n", "7: flows[0].topics: ", ("must be a list", "not empty")),
+    "null that takes nothing away": (
+        GOOD + "log: {level: null}\n",
+        "7: log.level: ",
+        ("must be debug, info, warning or error",),
+    ),
     "section is text": (GOOD + "spark: local\n", "7: spark: ", ("a mapping with the keys master, conf",)),
     "cluster is text": (
         GOOD.replace("flows:", "  third: localhost\nflows:"),
