@@ -9,6 +9,7 @@ MirrorError
 ├── ConfigError        command, service: ends with exit code 2; a person corrects the configuration
 ├── SetupError         command, service: ends with exit code 2; a person installs what is missing
 │   └── TokenProviderUnusable   the same for a user's token provider, which a person corrects
+├── NotComparable      topic: mirror verify says so, and compares the others; a person corrects the transform
 ├── PartitionError     partition: retrying; blocked if only a person can end it, e.g. where a permission is missing
 │   ├── TransactionAborted   retrying on the same producer: the batch left no trace
 │   ├── RecordsRefused       copied again in smaller batches, until the refused record is alone
@@ -72,6 +73,13 @@ class SetupError(MirrorError):
 
 class TokenProviderUnusable(SetupError):
     """A user's token provider can't be used: the command or service ends."""
+
+
+class NotComparable(MirrorError):
+    """A topic can't be compared: its transform depends on more than the record. `mirror verify` says so.
+
+    It goes on with the other topics.
+    """
 
 
 class PartitionError(MirrorError):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from mirror import own_policy
@@ -21,14 +20,15 @@ LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL = re.compile(r"__.*|\..*|.*[-.]internal")
 IS_INTERNAL = 'begins with "__" or ".", or ends in "-internal" or ".internal"'
 
+# What flows leave out by default. Such an entry is no mistake if it matches nothing.
+EXCLUDED_TOPICS = (r".*[\-\.]internal", r".*\.replica", "__.*")
+EXCLUDED_GROUPS = ("console-consumer-.*", "connect-.*", "__.*")
+
 MIRRORMAKERS = ("default", "identity")  # the policies that are MirrorMaker's own
 
 NAME_MAX = 249  # characters of a topic's name
 
 SOME = 10  # names of a long list that are shown
-
-NEAR = 0.8  # how much of two names is the same if one may be a typo of the other, as difflib counts
-CANDIDATES_MAX = 10_000  # topics that a wrong name is compared with, since that takes long
 
 
 def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
@@ -236,48 +236,6 @@ class ReplicationPolicy:
             return None
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'
-
-
-def unmatched(patterns: Iterable[str], topics: Collection[str]) -> list[tuple[str, str | None]]:
-    """The patterns that match none of `topics`, each with the topic of the nearest name that no pattern matches.
-
-    Internal topics, which are never mirrored, are no near ones. All patterns match if there are no topics.
-    """
-    wanted = [(pattern, matcher([pattern])) for pattern in patterns]
-    lonely = [pattern for pattern, matches in wanted if topics and not any(map(matches, topics))]
-    if not lonely:
-        return []
-    others = [t for t in sorted(topics) if not INTERNAL.fullmatch(t) and not any(matches(t) for _, matches in wanted)]
-    by_name = {topic.lower(): topic for topic in others[:CANDIDATES_MAX]}
-    found: list[tuple[str, str | None]] = []
-    for number, pattern in enumerate(lonely):
-        name = re.sub(r"[^a-z0-9._-]", "", pattern.lower())
-        near = get_close_matches(name, by_name, n=1, cutoff=NEAR) if number < SOME else []
-        found.append((pattern, by_name[near[0]] if near else None))
-    return found
-
-
-def matches_nothing(rules: Rules, topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """For each entry of a flow that matches none of the source's topics: what is wrong, and what to do.
-
-    These are entries of `topics` and of `topic_settings`.
-    """
-    for key, patterns in (("topics", rules.topics), ("topic_settings", rules.topic_settings)):
-        for pattern, near in unmatched(patterns, topics):
-            said = f'"{pattern}" in {key} matches no topic of the source that mirror may see'
-            yield said, f'did you mean "{near}"?' if near else "correct it, create the topic, or allow Describe on it"
-
-
-def groups_match_nothing(include: Iterable[str], groups: Collection[str]) -> Iterator[tuple[str, str]]:
-    """For each entry of `groups.include` that matches none of the source's groups: what is wrong, and what to do."""
-    for pattern, near in unmatched(include, groups):
-        said = f'"{pattern}" in groups.include matches no consumer group of the source that mirror may see'
-        yield said, f'did you mean "{near}"?' if near else "correct it, or allow Describe on the group if it exists"
-
-
-def warning(found: Iterable[tuple[str, str]]) -> str:
-    """The first entries that match nothing, in one line of the log; "" if there are none."""
-    return listed([f"{said}; {remedy}" for said, remedy in found], SOME, ". ")
 
 
 def some_of(names: Sequence[str]) -> str:

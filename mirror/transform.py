@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirror.errors import TransformFailed, TransformUnusable
-from mirror.user_code import IMPORT_TIMEOUT, Imports, described, of_callable
+from mirror.user_code import IMPORT_TIMEOUT, Imports, clean, described, of_callable
 
 SIZE_MAX = 1_000_000_000  # bytes of a key or a value, and of all headers together; no client sends more
 HEADERS_MAX = 100_000  # in a record
@@ -58,25 +58,28 @@ class Transform:
         """
         try:
             result = self._function(record)
-        except BaseException as error:  # whatever it is, it must not end the thread
-            failed = f"the transform {self.path} raised {described(error)}"
-        else:
             if result is record or result is None:
                 return None if result is None else record
-            wrong = _wrong(record, result)
-            if isinstance(result, Record) and not wrong:
+            wrong = _wrong(record, result)  # may raise, too: the result may be anything
+            if type(result) is Record and not wrong:
                 return result
             failed = f"the transform {self.path} returned {wrong}"
+        except BaseException as error:  # whatever it is, it must not end the thread
+            failed = f"the transform {self.path} raised {described(error)}"
         raise TransformFailed(failed)  # outside of `except`: the exception would keep the record alive
 
 
 def _wrong(record: Record, result: object) -> str:
-    """What is wrong with a result; "" if nothing is."""
-    if not isinstance(result, Record):
-        return f"an object of type {type(result).__name__}; it has to return a Record or None"
-    if (result.topic, result.partition, result.offset) != (record.topic, record.partition, record.offset):
-        return "another topic, partition or offset; a transform can't send records elsewhere"
-    if result.timestamp != record.timestamp and not _is_timestamp(result.timestamp):
+    """What is wrong with a result; "" if nothing is.
+
+    A type has to be the very one: 7.0 and True are equal to whole numbers, and no client library sends them.
+    """
+    if type(result) is not Record:
+        return f"an object of type {clean(type(result).__name__)}; it has to return a Record or None"
+    same_place = _same(result.partition, record.partition, int) and _same(result.offset, record.offset, int)
+    if not same_place or not _same(result.topic, record.topic, str):
+        return "another topic, partition or offset, or one of another type; a transform can't send records elsewhere"
+    if not _same(result.timestamp, record.timestamp, int) and not _is_timestamp(result.timestamp):
         return "a timestamp that is no whole number from 1 to 2**63 - 1"
     for name, part in (("key", result.key), ("value", result.value)):
         if part is not None and (type(part) is not bytes or len(part) > SIZE_MAX):
@@ -84,16 +87,20 @@ def _wrong(record: Record, result: object) -> str:
     return "" if result.headers is record.headers else _wrong_headers(result.headers)
 
 
+def _same(value: object, original: object, kind: type) -> bool:
+    return value is original or (type(value) is kind and value == original)
+
+
 def _is_timestamp(value: object) -> bool:
     return type(value) is int and 1 <= value <= _TIMESTAMP_MAX
 
 
 def _wrong_headers(headers: Any) -> str:
-    if not isinstance(headers, tuple | list) or len(headers) > HEADERS_MAX:
+    if not (type(headers) is tuple or type(headers) is list) or len(headers) > HEADERS_MAX:
         return f"headers that are no tuple of at most {HEADERS_MAX:,} headers"
     size = 0
     for header in headers:
-        if not isinstance(header, tuple) or len(header) != 2:
+        if type(header) is not tuple or len(header) != 2:
             return "a header that is no tuple of a name and a value"
         name, value = header
         if type(name) is not str or "\0" in name or not _is_utf8(name):

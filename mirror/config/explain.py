@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from mirror.config import flow_model, model, value_types
+from mirror.config import expected, flow_model, value_types
 from mirror.config.files import DEFAULTS, Placed
-from mirror.config.located_yaml import HEADERS, Location, Problem
+from mirror.config.located_yaml import ENDPOINT, HEADERS, Location, Problem
 from mirror.text import printable
 
 
@@ -21,7 +20,6 @@ class Explainer:
     def __init__(self, is_reference: Callable[[Location], bool]) -> None:
         """`is_reference` is true for the locations of values that were made from `${...}`."""
         self._is_reference = is_reference
-        self._schema = model.RootModel.model_json_schema()
 
     def __call__(self, error: ErrorDetails) -> Problem:
         """The problem of one error of pydantic's."""
@@ -29,13 +27,14 @@ class Explainer:
         if location[-1] == "[key]":
             location = location[:-1]
         # A value is shown only where no secret is expected.
-        may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location or location[-1] == "password"
+        may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location or location == ENDPOINT
+        may_be_secret = may_be_secret or location[-1] == "password"
         shown = not may_be_secret and not self._is_reference(location)
         return Problem(location, self._text(error, location, shown))
 
     def _text(self, error: ErrorDetails, location: Location, shown: bool) -> str:
         if error["type"] == "extra_forbidden":
-            allowed = list(self._node(location[:-1])["properties"])
+            allowed = list(expected.node(location[:-1])["properties"])
             if location[:-1] == (DEFAULTS,) and location[-1] in flow_model.EndsModel.model_fields:
                 return f"each flow has its own {location[-1]}; allowed: {', '.join(allowed)}"
             near = get_close_matches(str(location[-1]), allowed, n=1)
@@ -43,24 +42,11 @@ class Explainer:
             return f"unknown key{meant} allowed: {', '.join(allowed)}"
         if error["type"] == value_types.EXPLAINED and not self._is_reference(location):
             return error["msg"]
-        must = f"must be {self._allowed(location)}"
+        must = f"must be {expected.node(location)[value_types.ALLOWED]}"
         if error["type"] == "missing":
             return f"required, but missing; {must}"
         value = error["input"]
         return f'{must}, not "{value:.60}"' if shown and isinstance(value, str) else must
-
-    def _node(self, location: Location) -> dict[str, Any]:
-        node = self._schema
-        for key in location:
-            node = node.get("properties", {}).get(key) or node.get("items") or node.get("additionalProperties") or {}
-            if "$ref" in node:
-                target = self._schema["$defs"][node["$ref"].rpartition("/")[2]]
-                words = f"a mapping with the keys {', '.join(target['properties'])}"
-                node = {**target, value_types.ALLOWED: node.get(value_types.ALLOWED, words)}
-        return node
-
-    def _allowed(self, location: Location) -> str:
-        return str(self._node(location)[value_types.ALLOWED])
 
 
 def line(found: Placed) -> str:

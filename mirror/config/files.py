@@ -3,6 +3,8 @@
 Later files win. Mappings are merged key by key; any other value replaces the earlier one. A flow with the same source
 and target as a flow of an earlier file is merged with it, and others are added. Under each flow lie the values of
 `flow_defaults`, as if they were an earlier file.
+
+`null` takes away what earlier files say, so that the key is in no file. A mapping without any key is as if absent.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mirror.config import located_yaml
+from mirror.config import expected, located_yaml
 from mirror.config.flow_model import FlowDefaultsModel
 from mirror.config.located_yaml import Document, Location, Problem
 from mirror.config.model import FLOWS_MAX, RootModel
@@ -20,6 +22,7 @@ from mirror.config.references import ALIASED_MAX, Budget, TooMuch
 
 FLOWS, DEFAULTS = "flows", "flow_defaults"
 
+_TAKES_NOTHING = "null takes away what an earlier file says, but none has this key"
 _REPEATED = (
     f"the flows take more than {ALIASED_MAX:,} values from here and from aliases; write shorter lists, or fewer keys"
 )
@@ -108,17 +111,19 @@ def read(paths: Sequence[Path], environ: Mapping[str, str]) -> Files:
     """Read and merge the files. Never raises for bad input: the `problems` say what is wrong."""
     budget = Budget()
     documents = [located_yaml.read(path, environ, budget) for path in paths]
+    layers = [_Layer(file, (), each.tree) for file, each in enumerate(documents) if isinstance(each.tree, dict)]
     for document in documents:
-        if not isinstance(document.tree, dict) and not document.problems:
+        is_empty = document.tree is None and layers
+        if not isinstance(document.tree, dict) and not is_empty and not document.problems:
             keys = ", ".join(RootModel.model_fields)
             what = "the file is empty" if document.tree is None else "the top level is not a mapping"
             document.problems.append(Problem((), f"{what}; it must be a mapping with the keys {keys}", 1))
-    merger, tree = _Merger(documents, budget), None
-    if all(isinstance(document.tree, dict) for document in documents):
+    merger, tree = _Merger(documents, layers, budget), None
+    if layers and all(isinstance(document.tree, dict) or not document.problems for document in documents):
         try:
-            tree = merger.merge((), [_Layer(file, (), each.tree) for file, each in enumerate(documents)])
+            tree = merger.merge((), layers)
         except TooMuch as error:
-            first = next(document for document in documents if DEFAULTS in document.tree)
+            first = next(documents[layer.file] for layer in layers if DEFAULTS in layer.value)
             first.problems.append(Problem((DEFAULTS,), str(error)))
         except RecursionError:
             documents[-1].problems.append(Problem((), "nested too deeply", 1))
@@ -138,13 +143,15 @@ def _file_problems(documents: Sequence[Document], merger: _Merger) -> Iterator[P
 class _Merger:
     """Merges the trees of all files, from the top down, and records what it takes from where."""
 
-    def __init__(self, documents: Sequence[Document], budget: Budget) -> None:
+    def __init__(self, documents: Sequence[Document], layers: Sequence[_Layer], budget: Budget) -> None:
         self.sources: dict[Location, tuple[int, Location]] = {}
         self._taken: dict[tuple[int, Location], tuple[Location, bool]] = {}  # by file and key: where to, if as a whole
+        self._documents = documents
         self._budget = budget
+        self._first = min((layer.file for layer in layers), default=0)
         self._defaults: list[_Layer] = []
-        layers = [_Layer(file, (), each.tree) for file, each in enumerate(documents) if isinstance(each.tree, dict)]
-        for layer in _alike([layer.at(DEFAULTS) for layer in layers if DEFAULTS in layer.value]):
+        given = [layer.at(DEFAULTS) for layer in layers if DEFAULTS in layer.value]
+        for layer in _alike(self._counting((DEFAULTS,), given)):
             if isinstance(layer.value, dict):
                 # Each other key has one problem, at flow_defaults, and not one more in each flow.
                 known = {key: value for key, value in layer.value.items() if key in FlowDefaultsModel.model_fields}
@@ -157,14 +164,50 @@ class _Merger:
         if parts and isinstance(last.value, dict):
             self._take(at, alike, whole=False)
             keys = dict.fromkeys(key for layer in alike for key in layer.value)
-            return {k: self.merge((*at, k), [layer.at(k) for layer in alike if k in layer.value]) for k in keys}
+            given = {k: self._counting((*at, k), [layer.at(k) for layer in alike if k in layer.value]) for k in keys}
+            return {k: self.merge((*at, k), some) for k, some in given.items() if some}
         if parts and isinstance(last.value, list) and at == (FLOWS,):
             self._take(at, alike, whole=False)
             return [self.merge((*at, number), each) for number, each in enumerate(self._flows(alike))]
         if last.is_default:
             self._budget.repeat(_size(last.value), _REPEATED)
         self._take(at, [last], whole=True)
-        return last.value
+        return self._whole(at, last)
+
+    def _counting(self, at: Location, layers: Sequence[_Layer]) -> Sequence[_Layer]:
+        """The layers of one key that count; none if it is as if no file had it.
+
+        Where the model has a mapping, all keys below may be commented out. That says nothing, and takes nothing away.
+        """
+        if not any(layer.value is None for layer in layers):
+            return layers
+        is_section = expected.is_section(at)
+        counting = [each for each in layers if not is_section or each.value is not None or not self._is_blank(each)]
+        if not counting or counting[-1].value is not None:
+            return counting
+        if is_section:
+            return []
+        last = counting[-1]
+        if self._is_blank(last) or expected.may_be_null(at):
+            return counting  # a mistake, or a value
+        if len(counting) > 1:
+            return []
+        is_later, is_free = last.file > self._first, expected.is_named_freely(at)
+        if is_later and is_free:  # only here the model can't tell a typo
+            self._documents[last.file].problems.append(Problem(last.key, _TAKES_NOTHING))
+        return [] if is_later and not is_free and expected.node(at) else counting
+
+    def _whole(self, at: Location, layer: _Layer) -> Any:
+        """The value of a single layer, without the nulls in it that say nothing."""
+        if isinstance(layer.value, dict):
+            given = {key: self._counting((*at, key), [layer.at(key)]) for key in layer.value}
+            return {key: self._whole((*at, key), some[-1]) for key, some in given.items() if some}
+        if isinstance(layer.value, list):
+            return [self._whole((*at, number), layer.at(number)) for number in range(len(layer.value))]
+        return layer.value
+
+    def _is_blank(self, layer: _Layer) -> bool:
+        return layer.key in self._documents[layer.file].blank
 
     def location(self, file: int, key: Location) -> Location | None:
         """Where a key of a file is in the merged tree; None if another file's value has replaced it."""

@@ -33,6 +33,7 @@ from mirror.config.value_types import (
     duration_range,
     whole_number,
 )
+from mirror.naming import EXCLUDED_GROUPS, EXCLUDED_TOPICS
 
 
 class EndsModel(BaseModel):
@@ -73,11 +74,7 @@ class GroupsModel(Section):
     format, for `RemoteClusterUtils` of its Java client. Nothing is written with `exactly_once: false`."""
     include: Annotated[list[Pattern], allowed(f"{_GROUP_NAMES}, not empty", min_length=1)] = [".*"]
     """Which groups. A regular expression has to match the whole name."""
-    exclude: Annotated[list[Pattern], allowed(f"{_GROUP_NAMES}, or []")] = [
-        "console-consumer-.*",
-        "connect-.*",
-        "__.*",
-    ]
+    exclude: Annotated[list[Pattern], allowed(f"{_GROUP_NAMES}, or []")] = [*EXCLUDED_GROUPS]
     """Which of these groups are left out."""
     interval: Annotated[Duration, duration_range("1s", "24h")] = 60.0
     """How often the offsets are read and translated, and then committed or written as checkpoints."""
@@ -155,7 +152,7 @@ class FlowDefaultsModel(Section):
     exclude: Annotated[
         list[Pattern],
         allowed("a list, e.g. [orders], of topic names and regular expressions, or []"),
-    ] = [r".*[\-\.]internal", r".*\.replica", "__.*"]
+    ] = [*EXCLUDED_TOPICS]
     """Which of these topics are left out. A name that matches both lists is not copied."""
     replication_policy: Annotated[
         PolicyName,

@@ -20,6 +20,7 @@ Location = tuple[str | int, ...]
 
 SECRET = re.compile("password|secret|token|key|jaas|oauth|credential", re.IGNORECASE)
 HEADERS = "headers"  # a mapping whose values may all be secrets, whatever their names
+ENDPOINT: Location = ("metrics", "otlp", "endpoint")  # a URL whose path may be a secret
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
@@ -41,6 +42,7 @@ class Document:
     tree: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
     references: set[Location] = field(default_factory=set)  # places of values made from ${...}, which are never shown
+    blank: set[Location] = field(default_factory=set)  # places where nothing is written; their values are None, too
     files: dict[Location, Path] = field(default_factory=dict)  # places of values that are the whole text of a file
     problems: list[Problem] = field(default_factory=list)
     unresolved: list[Problem] = field(default_factory=list)  # references that can't be resolved
@@ -164,6 +166,7 @@ class _Builder:
     def _scalar(self, node: yaml.Node, at: Location) -> str | None:
         text = str(node.value)
         if node.tag == _TAG + "null":
+            (self._document.blank.discard if text else self._document.blank.add)(at)
             return None
         if node.tag == _TAG + "bool":
             return text.lower()

@@ -256,11 +256,14 @@ def _clusters(running: RootModel, written: RootModel, followed: Set[Location]) -
 
 
 def _check_transforms(running: RootModel, written: RootModel, found: _Found) -> None:
-    """Raise ConfigError if transforms differ: topics that come into the flow would be copied without theirs."""
+    """Raise ConfigError if transforms differ: topics that come into the flow would be copied without theirs.
+
+    A flow that only one of the configurations has is not compared: it begins or ends with the service.
+    """
     before, after = (
-        {key: each for flow in root.flows for key, each in _transforms(flow)} for root in (running, written)
+        {(flow.source, flow.target): _transforms(flow) for flow in root.flows} for root in (running, written)
     )
-    if before != after:
+    if any(before[ends] != after[ends] for ends in before.keys() & after.keys()):
         raise ConfigError(
             [
                 f"{some_of(found.waiting)} can't change while the service runs, and a transform may be meant for the "
@@ -269,12 +272,10 @@ def _check_transforms(running: RootModel, written: RootModel, found: _Found) -> 
         )
 
 
-def _transforms(flow: FlowModel) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    ends = (flow.source, flow.target)
-    yield ends, flow.transform
-    for topic, own in flow.topic_settings.items():
-        if own.transform is not None:
-            yield (*ends, topic), own.transform
+def _transforms(flow: FlowModel) -> tuple[str | None, dict[str, str]]:
+    """The flow's transform, and those of single topics."""
+    own = {topic: each.transform for topic, each in flow.topic_settings.items() if each.transform is not None}
+    return flow.transform, own
 
 
 def _check(root: RootModel, found: _Found) -> None:

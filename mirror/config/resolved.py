@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from mirror.config.files import DEFAULTS, FLOWS, Files
 from mirror.config.flow_model import FlowModel
-from mirror.config.located_yaml import HEADERS, SECRET, Location
+from mirror.config.located_yaml import ENDPOINT, HEADERS, SECRET, Location
 from mirror.config.model import RootModel
 from mirror.config.value_types import seconds, size
 
@@ -25,6 +26,8 @@ _SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 # A password within a value: an assignment, such as one of Java's options, or a URL.
 _ASSIGNED = re.compile(rf"(?:{SECRET.pattern})[\w.-]*[ \t]*[=:]", re.IGNORECASE)
 _USER = re.compile(r"//[^/\s@]+@")
+
+_NO_SECRETS = ("", "/", "/v1/metrics")  # paths that an endpoint has with any collector
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class _Resolver:
             return Setting(shown, shown, self._origin(at))
         if value is not None and (at[-1] == "password" or self._hides(at) or _holds_secret(value)):
             return Setting(HIDDEN, HIDDEN, self._origin(at))
+        if value is not None and at == ENDPOINT:
+            value = _without_path(value)
         return Setting(value, written(field, value), self._origin(at))
 
     def _entry(self, value: Any, at: Location) -> Tree:
@@ -114,6 +119,13 @@ class _Resolver:
         place = self._files.place(at)
         where = f"{place.path}:{place.line}" if place.line else str(place.path)
         return f"{DEFAULTS} {where}" if self._files.is_default(at) else where
+
+
+def _without_path(url: str) -> str:
+    """An endpoint without what may be a token: its path, unless that is a usual one, and all that is not its server."""
+    parts = urlsplit(url)
+    server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return server + (parts.path if parts.path in _NO_SECRETS else f"/{HIDDEN}")
 
 
 def _holds_secret(value: Any) -> bool:

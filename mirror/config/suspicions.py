@@ -1,12 +1,14 @@
 """Finds names and regular expressions that are allowed but look like a mistake. Needs no network.
 
-It finds only what is certain: an expression that can match no topic, and a wildcard as file names have it.
+It finds an expression that can match no topic, a wildcard as file names have it, and a key of topic configurations that
+Kafka does not have, but nearly.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from mirror.config.explain import line
@@ -14,9 +16,11 @@ from mirror.config.files import Files, Placed
 from mirror.config.flow_model import FlowModel
 from mirror.config.located_yaml import Location
 from mirror.config.model import RootModel
+from mirror.config.topic_configs import TOPIC_CONFIGS
 from mirror.config.value_types import NAME
-from mirror.naming import NAME_MAX
+from mirror.naming import NAME_MAX, matcher
 from mirror.service_settings import Suspicion
+from mirror.unmatched_entries import nearest
 
 # The parts of an expression without brackets and groups: an escape, a number of repetitions, or one character.
 _PART = re.compile(r"\\(?P<escaped>.)|\{\d*(?:,\d*)?\}|(?P<plain>.)", re.DOTALL)
@@ -28,9 +32,9 @@ _WILDCARD = re.compile(r"(?<![.*])\*")
 def suspicions(root: RootModel, files: Files) -> Iterator[Suspicion]:
     """What looks like a mistake in the lists of each flow. A value that came from `${...}` is not shown."""
     for index, flow in enumerate(root.flows):
-        for key, patterns, topics in _lists(flow):
+        for key, patterns, judge in _lists(flow):
             for place, pattern in enumerate(patterns):
-                if doubt := _doubt(pattern, topics):
+                if doubt := judge(pattern):
                     location: Location = ("flows", index, *key, place)
                     hidden = files.is_reference(location)
                     text = f"the value {doubt.what}" if hidden else f'"{pattern:.60}" {doubt.what}{doubt.detail}'
@@ -39,20 +43,21 @@ def suspicions(root: RootModel, files: Files) -> Iterator[Suspicion]:
                     yield Suspicion(f"{flow.source}->{flow.target}", said, remedy)
 
 
-def _lists(flow: FlowModel) -> Iterator[tuple[Location, list[str], bool]]:
-    """Each list of patterns with its key, and whether they are for topics. A group may have any name."""
-    yield ("topics",), flow.topics, True
-    yield ("exclude",), flow.exclude, True
-    yield ("groups", "include"), flow.groups.include, False
-    yield ("groups", "exclude"), flow.groups.exclude, False
-
-
 class _Doubt(NamedTuple):
     """What looks wrong, and what to do. Only `detail` and `remedy` may hold a part of the value."""
 
     what: str
     remedy: str
     detail: str = ""
+
+
+def _lists(flow: FlowModel) -> Iterator[tuple[Location, list[str], Callable[[str], _Doubt | None]]]:
+    """Each list of patterns with its key, and with what judges one of them. A group may have any name."""
+    yield ("topics",), flow.topics, partial(_doubt, topics=True)
+    yield ("exclude",), flow.exclude, partial(_doubt, topics=True)
+    yield ("groups", "include"), flow.groups.include, partial(_doubt, topics=False)
+    yield ("groups", "exclude"), flow.groups.exclude, partial(_doubt, topics=False)
+    yield ("exclude_configs",), flow.exclude_configs, _config_doubt
 
 
 def _doubt(pattern: str, topics: bool) -> _Doubt | None:
@@ -68,6 +73,16 @@ def _doubt(pattern: str, topics: bool) -> _Doubt | None:
         what = "is a regular expression, in which * repeats the character before it"
         return _Doubt(what, f'for any characters in its place write "{_WILDCARD.sub(".*", pattern)}"')
     return None
+
+
+def _config_doubt(pattern: str) -> _Doubt | None:
+    """What looks wrong in an entry of `exclude_configs`. Others than Kafka have keys of their own, with other names."""
+    if doubt := _doubt(pattern, topics=False):
+        return doubt
+    if any(map(matcher([pattern]), TOPIC_CONFIGS)) or (near := nearest(pattern, TOPIC_CONFIGS)) is None:
+        return None
+    remedy = f'did you mean "{near}"? Or leave it if it is a key of your brokers'
+    return _Doubt("matches no key that Kafka's topics have", remedy)
 
 
 def _impossible(pattern: str) -> tuple[str, str] | None:

@@ -21,8 +21,9 @@ from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
-from mirror.naming import INTERNAL, ReplicationPolicy, groups_match_nothing, matcher, warning
+from mirror.naming import INTERNAL, ReplicationPolicy, matcher
 from mirror.settings import Flow
+from mirror.unmatched_entries import groups_match_nothing, warning
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class GroupSync:
     def _log_entries(self, groups: Collection[str]) -> None:
         if not self._judged:
             self._judged = True
-            if reason := warning(groups_match_nothing(self._flow.groups.include, groups)):
+            if reason := warning(groups_match_nothing(self._flow.groups, groups)):
                 log.warning("entries match no group", extra={"flow": self._flow.name, "reason": reason})
 
     def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:

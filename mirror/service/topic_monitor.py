@@ -18,7 +18,7 @@ from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy, matches_nothing, some_of, warning
+from mirror.naming import ReplicationPolicy, some_of
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
 from mirror.status.coverage import Coverage, covered
@@ -26,6 +26,7 @@ from mirror.target.remote_topics import RemoteTopicsMonitor
 from mirror.target.timestamps import KEEP, TimestampCheck
 from mirror.topic_selection import LeftOut, TopicSelection, select_topics
 from mirror.topics.config_rules import Rules
+from mirror.unmatched_entries import matches_nothing, warning
 
 log = logging.getLogger(__name__)
 

@@ -11,17 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.flow_model import FlowModel
-from mirror.naming import (
-    ReplicationPolicy,
-    groups_match_nothing,
-    matcher,
-    matches_nothing,
-    some_of,
-    unmatched,
-    warning,
-)
+from mirror.naming import EXCLUDED_GROUPS, EXCLUDED_TOPICS, ReplicationPolicy, matcher, some_of
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
 from mirror.topic_selection import MOVED, left_out_topics, select_topics
+from mirror.unmatched_entries import groups_match_nothing, matches_nothing, unmatched, warning
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
@@ -234,8 +227,25 @@ def test_an_entry_that_matches_nothing_has_a_remedy() -> None:
     ]
 
 
+def test_an_entry_that_excludes_nothing_has_a_remedy() -> None:
+    """Those of the default exclude nothing on most clusters, also in a list with others."""
+    some = flow(topics=(".*",), exclude=(*EXCLUDED_TOPICS, "secrts", r"tmp-\d+", "b", "x.*"))
+    said = "in exclude matches no topic of the source that mirror may see"
+    later = "leave it if it is for topics that come later"
+    assert list(matches_nothing(some, ["secrets", "b", "xy"])) == [
+        (f'"secrts" {said}', f'did you mean "secrets"? Or {later}'),
+        (f'"tmp-\\d+" {said}', f"correct it, or {later}"),
+    ]
+    assert not list(matches_nothing(some, [])) and not list(matches_nothing(flow(), ["orders"]))
+
+
+def groups(include: tuple[str, ...], exclude: tuple[str, ...] = ()) -> Groups:
+    return replace(flow().groups, include=include, exclude=exclude)
+
+
 def test_a_group_that_is_not_there_has_a_remedy() -> None:
-    found = list(groups_match_nothing(["biling", "audit.*", "x"], ["billing", "audit-1"]))
+    known = ["billing", "audit-1"]
+    found = list(groups_match_nothing(groups(("biling", "audit.*", "x")), known))
     end = "in groups.include matches no consumer group of the source that mirror may see"
     assert found == [
         (f'"biling" {end}', 'did you mean "billing"?'),
@@ -244,6 +254,18 @@ def test_a_group_that_is_not_there_has_a_remedy() -> None:
     assert warning(found[:1]) == f'"biling" {end}; did you mean "billing"?'
     assert warning([]) == ""
     assert warning(found * 50).endswith(". and 90 more"), "a line of the log has an end"
+
+
+def test_an_entry_that_excludes_no_group_has_a_remedy() -> None:
+    known = ["billing", "audit-1"]
+    found = list(groups_match_nothing(groups((".*",), (*EXCLUDED_GROUPS, "biling", "audit.*", "x")), known))
+    end = "in groups.exclude matches no consumer group of the source that mirror may see"
+    later = "leave it if it is for consumer groups that come later"
+    assert found == [
+        (f'"biling" {end}', f'did you mean "billing"? Or {later}'),
+        (f'"x" {end}', f"correct it, or {later}"),
+    ]
+    assert not list(groups_match_nothing(flow().groups, known))
 
 
 def test_a_template_names_remote_topics() -> None:

@@ -8,9 +8,10 @@ from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.commands.check.permissions import Kind, Need, beside, group_back, words
 from mirror.groups.group_sync import taking_part
-from mirror.naming import groups_match_nothing, some_of
+from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural
+from mirror.unmatched_entries import groups_match_nothing
 
 GROUPS_MAX = 20  # that are asked for: each takes a request
 Reached = tuple[Inspector, Description]
@@ -22,7 +23,7 @@ def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Find
     if flow.makes_rounds:
         listed = source[0].groups()
         groups = taking_part(flow, listed)
-        for said, remedy in groups_match_nothing(flow.groups.include, listed):
+        for said, remedy in groups_match_nothing(flow.groups, listed):
             yield Finding("consumer groups", "WARNING", said, remedy)
         if not groups and "DESCRIBE" not in source[1].operations:
             said = f"{flow.source.alias} shows no consumer group: Kafka hides those that mirror may not Describe"

@@ -19,7 +19,7 @@ from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
-from mirror.naming import ReplicationPolicy, groups_match_nothing, matches_nothing
+from mirror.naming import ReplicationPolicy
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
 from mirror.service_settings import Suspicion
 from mirror.settings import Flow
@@ -33,6 +33,7 @@ from mirror.topic_selection import LeftOut
 from mirror.topic_transform import transform_of
 from mirror.topics.acl_sync import AclStatus
 from mirror.topics.config_sync import TopicConfig
+from mirror.unmatched_entries import groups_match_nothing, matches_nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def _certain(flow: Flow, topics: Mapping[str, Topic], partitions: Iterable[Parti
 def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
     found = [*matches_nothing(flow, source.partitions())]
     if flow.makes_rounds:
-        found += groups_match_nothing(flow.groups.include, source.groups())
+        found += groups_match_nothing(flow.groups, source.groups())
     return [f"{said}; {remedy}" for said, remedy in found]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TextIO
@@ -55,7 +55,12 @@ class FlowResult:
     @property
     def whole(self) -> bool:
         """True if everything could be compared."""
-        return not (self.left_out or self.skipped or self.unmarked)
+        return not (self.left_out or self.skipped or self.unmarked or self.reasons)
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """The topics that are not comparable because of their transform, with the reason."""
+        return {result.ranges.source.topic: result.reason for result in self.results if result.reason}
 
     @property
     def left_out(self) -> int:
@@ -142,19 +147,23 @@ def _total(results: Sequence[ComparisonResult]) -> dict[str, Any]:
 
 def shown(found: FlowResult, differences: int) -> str:
     """The result as text: a table of the topics, the differences, and a verdict."""
-    results = found.results
+    results, reasons = found.results, found.reasons
+    headers = ("topic", "partitions", "equal", "in flight", "gone from source", "gone from target", *KINDS)
     rows: list[list[Cell]] = []
     for topic, group in groupby(results, lambda result: result.ranges.source.topic):
         some = list(group)
+        if topic in reasons:
+            rows.append([topic, len(some), "not comparable", *[None] * (len(headers) - 3)])
+            continue
         counts = sum((result.counts for result in some), Counts())
         numbers: list[Cell] = [sum(getattr(r, name) for r in some) for name in ("compared", "in_flight")]
         gone: list[Cell] = [sum(getattr(r, name) for r in some) for name in ("gone_source", "gone_target")]
         rows.append([topic, len(some), *numbers, *gone, *(getattr(counts, kind) for kind in KINDS)])
-    headers = ("topic", "partitions", "equal", "in flight", "gone from source", "gone from target", *KINDS)
     lines = [found.flow, "", table(headers, rows), ""]
     for result in results:
         lines += _differences(result, differences)
         lines += _outside(result)
+    lines += [f"  {reason}" for reason in reasons.values()]
     lines += [f"  {topic} is compacted, and was not compared" for topic in found.skipped]
     lines += [f"  {topic} was copied before active_active was set, and was not compared" for topic in found.unmarked]
     lines += [f"  {partition} has records, but none was ever copied" for partition in found.uncopied]
@@ -168,6 +177,8 @@ def shown(found: FlowResult, differences: int) -> str:
 
 
 def _verdict(found: FlowResult) -> str:
+    if found.reasons and not found.uncopied and all(result.equal or result.reason for result in found.results):
+        return f"not known to be equal: {plural(len(found.reasons), 'topic')} can't be compared"
     if not found.equal:
         return "not equal"
     if not found.left_out:

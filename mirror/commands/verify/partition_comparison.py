@@ -33,11 +33,12 @@ class ComparisonResult:
     aligned: bool  # False if nothing says which records of both sides belong together
     outside: tuple[Outside, ...]  # records that can't be compared, because only one of the logs has them
     differences: tuple[Difference, ...]
+    reason: str = ""  # why the topic is not comparable; "" if it was compared
 
     @property
     def equal(self) -> bool:
         """True if both sides are the same where both have records."""
-        return self.aligned and self.counts.equal
+        return self.aligned and self.counts.equal and not self.reason
 
     @property
     def gone_source(self) -> int:
@@ -59,6 +60,7 @@ class ComparisonResult:
             "position": self.ranges.position,
             **asdict(self.counts),
             **{name: getattr(self, name) for name in numbers},
+            "reason": self.reason or None,
             "not_comparable": [
                 {
                     "cluster": each.side.cluster,
@@ -72,6 +74,11 @@ class ComparisonResult:
             ],
             "differences": [each._asdict() for each in self.differences[:shown]],
         }
+
+
+def not_compared(ranges: PartitionRanges, reason: str) -> ComparisonResult:
+    """The result of a partition whose topic is not comparable."""
+    return ComparisonResult(ranges, Counts(), 0, 0, 0, False, (), (), reason)
 
 
 class Comparison:

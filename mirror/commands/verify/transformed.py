@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mirror.batches.records import Content, Header, decode, encode
-from mirror.errors import MirrorError, TransformFailed
+from mirror.errors import NotComparable, TransformFailed
 from mirror.transform import Record, Transform, load
 
 Encoded = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None if it can't be read whole
@@ -17,7 +17,7 @@ def transformed(path: str, topic: str, partition: int, records: Iterable[Encoded
     """What the transform makes of these records, without those that it drops.
 
     A record for which it fails has no content, and so equals no other: mirror does not copy it either. Raises
-    TransformUnusable, or MirrorError if the transform makes two different things of one record.
+    TransformUnusable, or NotComparable if the transform makes two different things of one record.
     """
     transform = load(path)
     for offset, timestamp, encoded in records:
@@ -29,7 +29,7 @@ def transformed(path: str, topic: str, partition: int, records: Iterable[Encoded
         record = Record(topic, partition, offset, timestamp, content.key, content.value, headers)
         result = _outcome(transform, record)
         if result != _outcome(transform, record):
-            raise MirrorError(
+            raise NotComparable(
                 f"{topic}-{partition} is not comparable: the transform {path} makes different things of the record at "
                 f"offset {offset} when it is called twice; a transform must depend on the record alone"
             )

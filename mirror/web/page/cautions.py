@@ -41,6 +41,10 @@ def unequal(found: Verification | None, now: float) -> Element | None:
     if found.equal:
         return tag("p", f"mirror verify found source and target equal {ago}.", class_="quiet")
     said = f"mirror verify found source and target not equal {ago}: {plural(found.differences, 'difference')}."
+    if not found.differences:
+        said = (
+            f"mirror verify did not find source and target equal {ago}. No record differs; its answer has the reason."
+        )
     return tag("p", said, class_="problem")
 
 

@@ -94,6 +94,23 @@ def test_each_setting_has_its_origin(files: list[str]) -> None:
     assert not any(key.startswith("/flow_defaults") for key in found)
 
 
+def test_what_a_null_takes_away_comes_from_no_file(files: list[str]) -> None:
+    over = "{source: primary, target: backup, compression: null, tasks_max: null, groups: {sync: null, interval: 5}}"
+    Path("over.yaml").write_text(f"flows: [{over}]\nclusters: {{primary: {{sasl.password: null}}}}\nhttp:\n")
+    found = leaves(json.loads(mirror("config", *files, "--json").stdout))
+    expected = {
+        "/flows/0/compression": ("none", "default"),
+        "/flows/0/groups/sync": (False, "default"),
+        "/flows/0/groups/interval": (5.0, "over.yaml:1"),
+        "/flows/0/tasks_max": (None, "over.yaml:1"),
+        "/flows/0/topics": (["orders", "(hidden)"], "base.yaml:13"),
+        "/http/port": (9464, "default"),
+        "/clusters/primary/client.id": ("(hidden)", "base.yaml:5"),
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    assert "/clusters/primary/sasl.password" not in found
+
+
 def test_secrets_are_hidden(files: list[str]) -> None:
     hidden = {
         "/clusters/primary/sasl.password": "base.yaml:4",
@@ -111,6 +128,24 @@ def test_secrets_are_hidden(files: list[str]) -> None:
     assert {key: leaf for key, leaf in found.items() if leaf[0] == "(hidden)"} == {
         key: ("(hidden)", origin) for key, origin in hidden.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "shown"),
+    [
+        ("https://in.example:4318/v1/metrics/hunter2", "https://in.example:4318/(hidden)"),
+        ("https://in.example/hunter2/v1/metrics", "https://in.example/(hidden)"),
+        ("https://in.example/v1/metrics", "https://in.example/v1/metrics"),
+        ("http://[::1]:4318", "http://[::1]:4318"),
+        ("http://h/", "http://h/"),
+    ],
+)
+def test_the_path_of_the_collectors_endpoint_may_be_a_token(files: list[str], endpoint: str, shown: str) -> None:
+    Path("over.yaml").write_text(f"metrics: {{otlp: {{endpoint: '{endpoint}'}}}}\n")
+    for more in ([], ["--json"]):
+        ended = mirror("config", *files, *more)
+        assert ended.exit_code == 0 and "hunter2" not in ended.output
+    assert leaves(json.loads(ended.stdout))["/metrics/otlp/endpoint"] == (shown, "over.yaml:1")
 
 
 def test_every_key_is_printed(files: list[str]) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import reference
+from pydantic import BaseModel
 
 from mirror import service_settings
+from mirror.config.flow_model import EndsModel
 from mirror.config.load import load
 from mirror.errors import ConfigError
 
@@ -90,9 +94,6 @@ def test_a_value_of_another_kind_replaces_all_before_it(tmp_path: Path) -> None:
     problems = refused(tmp_path, BASE, "log: {level: debug}", "log: nothing", "log: {format: jsn}")
     assert problems == ['4.yaml:1: log.format: must be text or json, not "jsn"']
     assert read(tmp_path, BASE, "log: {level: debug}", "log: nothing", "log: {format: json}").log.level == "info"
-    assert refused(tmp_path, BASE, "http:\n") == [
-        "2.yaml:1: http: must be a mapping with the keys host, port, tls_certificate, tls_key, username, password"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_value_of_another_kind_replaces_all_before_it(tmp_path: Path) -> None:
         ((BASE, "flows: [{target: backup}]"), "2.yaml:1: flows[0].source: required"),
         ((BASE, "http: {port: 1"), "2.yaml:1: bad YAML"),
         ((BASE, "log: {level: info, level: info}"), "2.yaml:1: log.level: duplicate key"),
-        ((BASE, "# nothing"), "2.yaml:1: the file is empty"),
+        (("# nothing", "---\n# nothing"), "2.yaml:1: the file is empty"),
         ((BASE, "- a"), "2.yaml:1: the top level is not a mapping"),
         (
             ("http: {port: 1}", "log: {level: info}", BASE.replace("flows:", "flow:")),
@@ -225,7 +226,121 @@ def test_a_flow_of_an_earlier_file_wins_over_flow_defaults_of_a_later_one(tmp_pa
 def test_flow_defaults_can_be_dropped(tmp_path: Path) -> None:
     one, _ = read(tmp_path, PLAIN + DEFAULTS, "flow_defaults: ~", "flow_defaults: {tasks_max: 5}").flows
     assert (one.topics, one.tasks_max, one.groups.sync) == ((".*",), 5, False)
-    assert refused(tmp_path, PLAIN + DEFAULTS, "flow_defaults: ~")[0].startswith("2.yaml:1: flow_defaults: must be a")
+    assert read(tmp_path, PLAIN + DEFAULTS, "flow_defaults: ~") == read(tmp_path, PLAIN)
+
+
+LOGGED_IN = """\
+clusters:
+  primary:
+    bootstrap.servers: "localhost:9092"
+    security.protocol: SASL_PLAINTEXT
+    sasl.mechanisms: PLAIN
+    sasl.username: u
+    sasl.password: "${env:NO}"
+    consumer: {fetch.min.bytes: 1}
+  backup: {bootstrap.servers: "localhost:9093"}
+flows:
+  - source: primary
+    target: backup
+    topics: [orders, payments]
+    compression: zstd
+    groups: {sync: true, interval: 30s}
+    topic_settings: {orders: {throttle: 1MB}, payments: {throttle: 1MB}}
+spark: {master: "local[2]", conf: {spark.a: 1}}
+metrics: {labels: topic, otlp: {endpoint: "http://localhost:4318/v1/metrics", headers: {a: b}}}
+"""
+
+
+def test_null_takes_away_what_earlier_files_say(tmp_path: Path) -> None:
+    over = """\
+clusters:
+  primary: {security.protocol: null, sasl.mechanisms: ~, sasl.username: null, sasl.password: null, consumer: null}
+flows:
+  - {source: primary, target: backup, topics: null, compression: null, groups: null, topic_settings: {orders: null}}
+spark: {master: null, conf: {spark.a: null}}
+metrics: null
+"""
+    found = read(tmp_path, LOGGED_IN, over)
+    (flow,) = found.flows
+    assert flow.source.properties == {"bootstrap.servers": "localhost:9092"} and flow.source.consumer == {}
+    assert (flow.topics, flow.compression, flow.groups.sync, flow.groups.interval) == ((".*",), "none", False, 60)
+    assert flow.topic_settings.keys() == {"payments"}
+    assert (found.spark.master, found.spark.conf) == ("local[*]", {})
+    assert (found.metrics.labels, found.metrics.otlp.endpoint) == ("partition", None)
+
+
+def test_what_was_taken_away_can_be_said_anew(tmp_path: Path) -> None:
+    later = "flows: [{source: primary, target: backup, groups: {sync: false}}]\nspark: {conf: {spark.b: 2}}\n"
+    null = "clusters: {primary: {sasl.password: null}}\nflows: [{source: primary, target: backup, groups: null}]\n"
+    found = read(tmp_path, LOGGED_IN, null + "spark: {conf: null}", later + "clusters: {primary: {sasl.password: p}}")
+    (flow,) = found.flows
+    assert (flow.groups.sync, flow.groups.interval) == (False, 60)
+    assert flow.source.properties["sasl.password"] == "p" and found.spark.conf == {"spark.b": "2"}
+
+
+def test_null_in_a_flow_takes_flow_defaults_away(tmp_path: Path) -> None:
+    text = PLAIN.replace("target: backup}", "target: backup, topics: null, groups: null}") + DEFAULTS
+    one, other = read(tmp_path, text).flows
+    assert (one.topics, one.groups.sync, one.tasks_max) == ((".*",), False, 3)
+    assert (other.topics, other.groups.sync) == (("a",), True)
+    one, _ = read(tmp_path, PLAIN + DEFAULTS, "flow_defaults: {compression: null, groups: {interval: null}}").flows
+    assert (one.compression, one.groups.sync, one.groups.interval) == ("none", True, 60)
+
+
+@pytest.mark.parametrize("text", ["metrics:\n  # labels: topic\n", "metrics: {otlp: ~}\n", "metrics: null\n"])
+def test_a_section_without_a_key_is_as_if_absent(tmp_path: Path, text: str) -> None:
+    flows = "flows: [{source: primary, target: backup, groups: , topic_settings: {a: }, heartbeats: null}]\n"
+    base = BASE[: BASE.index("flows:")] + "spark: {conf:}\nhttp:\n"
+    plain = read(tmp_path, base + "flows: [{source: primary, target: backup}]")
+    assert read(tmp_path, base + text + flows) == plain
+    assert read(tmp_path, base, text + flows) == plain, "also where a later file has the whole flow"
+    assert read(tmp_path, base.replace("  third:", "  fourth:\n  third:") + flows) == plain
+
+
+def test_a_section_whose_keys_are_all_commented_out_takes_nothing_away(tmp_path: Path) -> None:
+    over = "metrics:\n  # labels: partition\nspark:\n  conf:\nflows:\n  - {source: primary, target: backup, groups: }\n"
+    assert read(tmp_path, LOGGED_IN, over, NO="p") == read(tmp_path, LOGGED_IN, NO="p")
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    assert read(tmp_path, BASE, "# nothing\n", "---\n") == read(tmp_path, BASE)
+    assert read(tmp_path, "# nothing\n", BASE) == read(tmp_path, BASE)
+
+
+@pytest.mark.parametrize(
+    ("over", "expected"),
+    [
+        # Nothing is written: the value was forgotten.
+        ("flows: [{source: primary, target: backup, topics: }]", "flows[0].topics: must be a list, e.g. [orders],"),
+        ("clusters: {primary: {sasl.username: }}", "clusters.primary.sasl.username: must be a single value: text, a"),
+        # A name that may have a typo.
+        ("clusters: {primary: {sasl.pasword: null}}", "clusters.primary.sasl.pasword: null takes away what an earlier"),
+        ("spark: {conf: {spark.b: null}}", "spark.conf.spark.b: null takes away what an earlier file says, but none"),
+        ("flows: [{source: primary, target: backup, topcis: ~}]", 'topcis: unknown key; did you mean "topics"'),
+        ("log: {level: null, colour: null}", "log.colour: unknown key; allowed: level, format"),
+        ("clusters: {backup: null}", "flows[0].target: undefined cluster"),
+        ("flows: [{source: primary, target: backup, topics: [a, ~]}]", "flows[0].topics[1]: must be a topic's name"),
+    ],
+)
+def test_nulls_that_are_mistakes(tmp_path: Path, over: str, expected: str) -> None:
+    (problem,) = refused(tmp_path, LOGGED_IN, over, NO="hunter2")
+    assert expected in problem and "hunter2" not in problem
+
+
+def test_a_later_null_may_find_nothing_to_take_away(tmp_path: Path) -> None:
+    over = "log: {level: null}\nflows: [{source: primary, target: backup, exclude: null, tasks_max: null}]"
+    assert read(tmp_path, LOGGED_IN, over, NO="p") == read(tmp_path, LOGGED_IN, NO="p")
+
+
+def test_where_null_is_a_value_it_is_the_default() -> None:
+    """So it makes no difference whether it takes an earlier value away, or replaces it."""
+    nullable, kinds = 0, list[type[BaseModel]]([*reference.SECTIONS.values(), EndsModel])
+    for kind in kinds:
+        for name, field in kind.model_fields.items():
+            if type(None) in get_args(field.annotation):
+                nullable += 1
+                assert field.default is None, name
+    assert nullable > 10
 
 
 @pytest.mark.parametrize(

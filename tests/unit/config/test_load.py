@@ -202,7 +202,7 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "endpoint is no URL": (
         GOOD + "metrics: {otlp: {endpoint: 'localhost:4318'}}\n",
         "7: metrics.otlp.endpoint: ",
-        ("a URL, e.g. http://localhost:4318/v1/metrics", 'not "localhost:4318"'),
+        ("a URL, e.g. http://localhost:4318/v1/metrics",),
     ),
     "password in the endpoint": (
         GOOD + "metrics: {otlp: {endpoint: 'https://u:hidden-part@h/v1/metrics'}}\n",
@@ -274,7 +274,12 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: flows[0].topics[0]: ",
         ("never copied", "in exclude matches it"),
     ),
-    "nothing in a section": (GOOD + "log:\n", "7: log: ", ("a mapping with the keys level, format",)),
+    "nothing in a list": (GOOD + "    topics:\n", "7: flows[0].topics: ", ("must be a list", "not empty")),
+    "null that takes nothing away": (
+        GOOD + "log: {level: null}\n",
+        "7: log.level: ",
+        ("must be debug, info, warning or error",),
+    ),
     "section is text": (GOOD + "spark: local\n", "7: spark: ", ("a mapping with the keys master, conf",)),
     "cluster is text": (
         GOOD.replace("flows:", "  third: localhost\nflows:"),
@@ -1323,6 +1328,7 @@ LEAKS = {
     "undefined cluster": GOOD.replace("target: backup", f"target: {REF}"),
     "port": GOOD + f"http: {{port: '{REF}'}}\n",
     "level": GOOD + f"log: {{level: '{REF}'}}\n",
+    "token in the path of an endpoint that is no URL": GOOD + f"metrics: {{otlp: {{endpoint: 'h/{SECRET}'}}}}\n",
     "spark": GOOD + f"spark: {{conf: '{SECRET}'}}\n",
     "master": GOOD + f"spark: {{master: ['{REF}']}}\n",
 }

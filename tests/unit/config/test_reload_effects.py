@@ -200,6 +200,19 @@ def test_nothing_changes_beside_a_transform_that_can_not(tmp_path: Path, changed
             blended(tmp_path, after, before)
 
 
+@pytest.mark.parametrize("own", ["", ", transform: shop.f", ", topic_settings: {bills: {transform: shop.f}}"])
+def test_a_flow_that_waits_for_the_next_start_holds_up_no_other_change(tmp_path: Path, own: str) -> None:
+    """Its transform, and that it has none, is for its own topics only."""
+    two = BASE + f"  - {{source: b, target: c, topics: [orders, bills]{own}}}\n"
+    changed = "log: {level: debug}\nflow_defaults: {throttle: 1MB}\n"
+    for before, after, said in ((BASE, two, "added"), (two, BASE, "removed")):
+        found = blended(tmp_path, after.replace("[orders]", "[orders, bills]") + changed, before)
+        applied = ["log.level", "a->b: throttle", "a->b: topics"]
+        assert sorted(each for each in found.applied if "b->c" not in each) == sorted(applied)
+        assert found.waiting == (f"b->c: the flow was {said}",)
+        assert [flow.target for flow in found.root.flows] == [flow.target for flow in root(tmp_path, before).flows]
+
+
 def test_a_topic_comes_with_its_own_name_and_start_and_goes_with_them(tmp_path: Path) -> None:
     """Nothing is copied under a name that the next start would replace, and nothing stays of a topic that goes."""
     entry = "bills: {remote_topic: eu, start: latest}"

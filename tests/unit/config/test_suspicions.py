@@ -1,4 +1,4 @@
-"""What looks like a mistake in topics, exclude and groups, and what does not."""
+"""What looks like a mistake in topics, exclude, groups and exclude_configs, and what does not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.load import WARNINGS_MAX, load
-from mirror.config.suspicions import _doubt
+from mirror.config.suspicions import _config_doubt, _doubt
 from mirror.service_settings import Settings
+from mirror.topics.config_rules import EXCLUDED_CONFIGS
 
 BASE = """\
 clusters:
@@ -92,6 +93,52 @@ def test_a_group_may_have_any_name(pattern: str) -> None:
 
 def test_a_wildcard_is_one_for_groups_too() -> None:
     assert _doubt("billing*", topics=False) is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words", "remedy"),
+    [
+        ("retenton.ms", "matches no key that Kafka's topics have", 'did you mean "retention.ms"? Or leave it if'),
+        ("Retention.ms", "matches no key", '"retention.ms"'),
+        ("min.insync.replica", "matches no key", '"min.insync.replicas"'),
+        (r"max\.mesage\.bytes", "matches no key", '"max.message.bytes"'),
+        ("retention*", "repeats the character before it", 'write "retention.*"'),
+        ("retention.ms ", "begins or ends with a space", "take the space out"),
+    ],
+)
+def test_what_looks_like_a_mistake_among_keys_of_topic_configurations(pattern: str, words: str, remedy: str) -> None:
+    doubt = _config_doubt(pattern)
+    assert doubt is not None and words in doubt.what and remedy in doubt.remedy
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *sorted(EXCLUDED_CONFIGS),
+        "retention.ms",
+        "retention.*",
+        ".*",
+        r"segment\.(ms|bytes)",
+        # Keys of others than Kafka.
+        r"confluent\..*",
+        "confluent.tier.local.hotset.ms",
+        "confluent.value.schema.validation",
+        "redpanda.remote.readreplica",
+        "retention.local.target.ms",
+        "flush.bytes",
+        "write.caching",
+    ],
+)
+def test_what_does_not_look_like_one(pattern: str) -> None:
+    assert _config_doubt(pattern) is None
+
+
+def test_a_wrong_key_of_topic_configurations_is_told_with_its_line(tmp_path: Path) -> None:
+    flows = "flows: [{source: primary, target: backup, exclude_configs: [retention.ms, '${env:ONE}', retenton.ms]}]"
+    hidden, shown = map(str, read(tmp_path, flows, ONE="retension.ms").warnings)
+    assert "retension" not in hidden
+    assert hidden.endswith("exclude_configs[1]: the value matches no key that Kafka's topics have; correct it")
+    assert ':4: flows[0].exclude_configs[2]: "retenton.ms" matches no key that Kafka\'s topics have; did you' in shown
 
 
 NAMES = ["".join(letters) for length in (1, 2, 3) for letters in product("ab.-", repeat=length)]

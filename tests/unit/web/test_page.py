@@ -360,6 +360,9 @@ def test_what_the_last_comparison_has_found_is_there_with_its_age() -> None:
     assert "mirror verify found source and target equal 2 h ago." in shown(status).text
     status.verified = Verification(time.time() - 60, False, 5, 1, 0)
     assert "mirror verify found source and target not equal 60 s ago: 1 difference." in shown(status).text
+    status.verified = Verification(time.time() - 60, False, 5, 0, 0)
+    assert "mirror verify did not find source and target equal 60 s ago. No record differs" in shown(status).text
+    status.verified = Verification(time.time() - 60, False, 5, 1, 0)
     said = json.loads(overview([status], READ).json())["flows"][0]["verified"]
     assert (said["equal"], said["compared"], said["differences"]) == (False, 5, 1)
 
