@@ -50,14 +50,12 @@ class Both:
         """One configuration with both flows."""
         east, west = self.aliases
         groups = {"sync": True, "interval": "1s", "include": [self.topic]}
-        own = {**MARK, "groups": groups, "canary": {"enabled": True, "interval": "1s"}}
+        both = {**MARK, "groups": groups, "canary": {"enabled": True, "interval": "1s"}}
         flows = [
-            configuration.one_flow(
-                self.places[a], self.places[b], [self.topic], alias=a, target_alias=b, flow={**own, **more}
-            )
+            configuration.one_flow(self.places[a], self.places[b], [self.topic], alias=a, target_alias=b, flow=more)
             for a, b, more in ((east, west, {}), (west, east, {"sync_topic_configs": False}))
         ]
-        return configuration.together(*flows)
+        return {**configuration.together(*flows), "flow_defaults": both}
 
     def copies(self, cluster: str, of: str) -> dict[int, list[Record]]:
         """The records of each partition that were copied to a cluster, without mirror's header."""
