@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.kafka.acls import PREFIXED, Acl
+from mirror.kafka.acls import PREFIXED, UNKNOWN, Acl
 
 EVERYBODY, USER = "User:*", "User:"
 
@@ -16,6 +16,7 @@ WRITE = "access for writing is not copied: nobody but mirror writes to remote to
 READ_ONLY = "ALL becomes READ: nobody but mirror writes to remote topics"
 PATTERN = "only ACLs of single topics are copied, and this one may also be about topics that are not mirrored"
 UNNAMED = "no other ACL of the target names this principal, so the target may lack it"
+STRANGE = "mirror does not know its operation, its permission type or its pattern type"
 DENIES_US = "it is a DENY for everybody or for mirror's own user: it could lock mirror out"
 
 
@@ -62,6 +63,8 @@ def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
     remote = rules.remotes.get(acl.name)
     if remote is None:
         return None
+    if UNKNOWN in (acl.operation, acl.permission, acl.pattern):
+        return AclCopy(acl, None, STRANGE)
     allows = acl.permission == "ALLOW"
     if allows and acl.operation == "WRITE":
         return AclCopy(acl, None, WRITE)

@@ -9,6 +9,7 @@ from mirror.topics.acl_rules import (
     DENIES_US,
     PATTERN,
     READ_ONLY,
+    STRANGE,
     WRITE,
     AclCopy,
     AclRules,
@@ -48,6 +49,12 @@ def copied(operation: str, principal: str = BILLING, permission: str = "ALLOW", 
         (Acl("orders", "Group:any", "READ"), copied("READ", "Group:any"), ""),
         (Acl("ord", BILLING, "READ", pattern=PREFIXED), None, PATTERN),
         (Acl("*", BILLING, "READ"), None, PATTERN),
+        # What is newer than librdkafka's lists, of which nobody can say what it means.
+        (Acl("orders", BILLING, "UNKNOWN"), None, STRANGE),
+        (Acl("orders", BILLING, "UNKNOWN", "DENY"), None, STRANGE),
+        (Acl("orders", BILLING, "READ", "UNKNOWN"), None, STRANGE),
+        (Acl("orders", "User:*", "READ", "UNKNOWN"), None, STRANGE),
+        (Acl("orders", BILLING, "READ", pattern="UNKNOWN"), None, STRANGE),
     ],
 )
 def test_what_becomes_of_an_acl(acl: Acl, target: Acl | None, reason: str) -> None:
