@@ -20,6 +20,17 @@ STRANGE = "mirror does not know its operation, its permission type or its patter
 DENIES_US = "it is a DENY for everybody or for mirror's own user: it could lock mirror out"
 
 
+def own_user(properties: Mapping[str, str]) -> str:
+    """Our user on the cluster that these librdkafka properties reach; "" if they do not tell it.
+
+    Who logs in with a certificate, a token or Kerberos has the name that the brokers give to it.
+    """
+    mechanism = properties.get("sasl.mechanisms") or properties.get("sasl.mechanism", "GSSAPI")
+    by_password = mechanism == "PLAIN" or mechanism.startswith("SCRAM-")
+    uses_sasl = properties.get("security.protocol", "").lower().startswith("sasl_")
+    return properties.get("sasl.username", "") if uses_sasl and by_password else ""
+
+
 @dataclass(frozen=True, slots=True)
 class AclRules:
     """What decides about an ACL."""

@@ -15,6 +15,7 @@ from mirror.topics.acl_rules import (
     AclRules,
     copies,
     copy_of,
+    own_user,
     strangers,
 )
 
@@ -92,6 +93,26 @@ def test_principals_that_only_copied_acls_name() -> None:
     assert strangers(wanted, {*others, copied("DESCRIBE")}, (), "mirror") == frozenset(), "the target's own"
     assert strangers(wanted, (), (), "mirror") == frozenset(), "a refused answer is empty, too: nothing is known"
     assert strangers(wanted, (), {"User:more"}) == {BILLING, "User:app", "User:mirror"}, "our user is not known"
+
+
+USER = {"security.protocol": "SASL_SSL", "sasl.username": "mirror"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "user"),
+    [
+        (USER | {"sasl.mechanisms": "PLAIN"}, "mirror"),
+        (USER | {"sasl.mechanism": "SCRAM-SHA-512", "security.protocol": "sasl_plaintext"}, "mirror"),
+        (USER | {"sasl.mechanisms": "OAUTHBEARER"}, ""),
+        (USER | {"sasl.mechanisms": "GSSAPI"}, ""),
+        (USER, ""),  # Kerberos is the default
+        (USER | {"sasl.mechanisms": "PLAIN", "security.protocol": "SSL"}, ""),  # perhaps with a certificate
+        ({"sasl.mechanisms": "PLAIN", "sasl.username": "mirror"}, ""),
+        ({}, ""),
+    ],
+)
+def test_our_own_user_is_known_from_a_login_with_a_password(properties: dict[str, str], user: str) -> None:
+    assert own_user(properties) == user
 
 
 def test_an_acl_for_people() -> None:
