@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from mirror.control.flow_leader_thread import FlowLeaderPart
+from mirror.control.leader_rounds import LeaderRounds, RoundResult
 from mirror.errors import MirrorError
 from mirror.groups.checkpoint_writer import CheckpointWriter
 from mirror.groups.group_choice import COMMITTED
@@ -22,10 +22,9 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class Round(RoundResult):
     """What one round has found."""
 
-    at: float  # when it ended, in seconds since the Unix epoch
     offsets: Sequence[GroupOffset]
     synced: bool  # True if they are committed on the target
     refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
@@ -33,13 +32,12 @@ class Round:
     left_out: Mapping[str, str] = field(default_factory=dict)  # groups that are no consumer groups, and why
 
 
-class GroupRounds(FlowLeaderPart):
+class GroupRounds(LeaderRounds[Round]):
     """Makes a round each `groups.interval`, in a thread of its own. Only the flow leader has one."""
 
     def __init__(self, flow: Flow, tell: Callable[[Round], object]) -> None:
         """`tell` gets what each round has found, in another thread, and never after `stop` has returned."""
-        super().__init__("groups", flow)
-        self._tell = tell
+        super().__init__("groups", flow, tell)
         self.renew_interval = 0.0  # seconds after which an offset that stays the same is committed again
         self._why = OnChange()  # used by the thread alone
         self._synced_at: Mapping[str, float] = {}  # after the last round; used by the thread alone
@@ -49,7 +47,10 @@ class GroupRounds(FlowLeaderPart):
         """True if the configuration wants it."""
         return self._flow.makes_rounds
 
-    def _work(self, stopping: threading.Event) -> None:
+    def _none_yet(self, at: float) -> Round:
+        return Round(at, (), self._flow.groups.sync, has_ended=False)
+
+    def _make_rounds(self, stopping: threading.Event) -> None:
         flow = self._flow
         # First: a change of a password while the clients are made is noticed later.
         outages = [Outage(flow.source), Outage(flow.target)]
@@ -73,14 +74,14 @@ class GroupRounds(FlowLeaderPart):
             if self._why.is_new(str(error)):
                 said = {**where, "reason": str(error)}
                 log.warning("group round failed, the next one tries again", extra=said)
+            self._tell_failed(str(error))
             return False
         else:
             if self._why.clear():
                 log.info("group rounds succeed again", extra=where)
             now = time.time()
             self._synced_at = synced_at(found, sync.refused, now, self._synced_at) if groups.sync else {}
-            result = Round(now, found, groups.sync, sync.refused, self._synced_at, sync.left_out)
-            self._thread.tell(lambda: self._tell(result))
+            self._tell_end(Round(now, found, groups.sync, sync.refused, self._synced_at, sync.left_out))
             return True
 
 

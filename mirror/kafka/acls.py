@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 from mirror.kafka.cluster import NAMES, TIMEOUT, ClusterAdmin, chunks
 
 LITERAL, PREFIXED = ResourcePatternType.LITERAL.name, ResourcePatternType.PREFIXED.name
+UNKNOWN = AclOperation.UNKNOWN.name  # an operation, a permission type or a pattern type that librdkafka does not know
 
 
 @dataclass(frozen=True, slots=True, order=True)

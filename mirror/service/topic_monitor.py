@@ -23,20 +23,15 @@ from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
 from mirror.status.coverage import Coverage, covered
 from mirror.target.remote_topics import RemoteTopicsMonitor
-from mirror.target.timestamps import KEEP, TimestampCheck
+from mirror.target.timestamps import TimestampCheck
 from mirror.topic_selection import LeftOut, TopicSelection, select_topics
 from mirror.topics.config_rules import Rules
+from mirror.topics.creation import RemoteTopicCreator, Wanted
 from mirror.unmatched_entries import matches_nothing, warning
 
 log = logging.getLogger(__name__)
 
-# The target must take every timestamp that the source took. By default Kafka 4 refuses records that are an hour ahead
-# (KIP-1030).
-ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
-
 NEW_WITHIN, POLL_INTERVAL = 2.0, 0.1  # seconds until every broker knows a new topic, and between two requests
-
-Wanted = Mapping[str, tuple[int, Mapping[str, str]]]  # by remote topic: the number of partitions, and the configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,29 +214,24 @@ class TopicMonitor:
     ) -> dict[str, int]:
         """Create and grow remote topics. Returns how many partitions of each topic can be copied."""
         refused: Refusals = {}
+        remote = {name: self._policy.remote_topic(name) for name in mirrored}
+        some_existing = [name for name in remote.values() if name in existing][:1]
         for wanted in self._lacking(mirrored, existing):
-            refused |= self._create_remote(wanted)
+            refused |= self._create_remote(wanted, some_existing)
             on_progress()
         refused |= self._grow(NewPartitions(name, count) for name, count in self._short(mirrored, existing).items())
         self._log_refused(refused)
-        remote = {name: self._policy.remote_topic(name) for name in mirrored}
         return {
             name: existing[remote[name]] if remote[name] in refused else count
             for name, count in mirrored.items()
             if remote[name] not in refused or remote[name] in existing
         }
 
-    def _create_remote(self, wanted: Wanted) -> Refusals:
-        """Create remote topics, each with its partition count and configuration."""
-        factor = self._flow.replication_factor
-        kept = {name: (count, {**own, **KEEP}) for name, (count, own) in wanted.items()}
+    def _create_remote(self, wanted: Wanted, existing: Iterable[str]) -> Refusals:
+        """Create remote topics, each with its partition count and configuration; `existing` are some that are there."""
+        self._log_creating({name: count for name, (count, _) in wanted.items()})
         self.timestamps.note({name: own for name, (_, own) in wanted.items()})
-        refused = self._create(NewTopic(t, n, factor, config={**config, **ANY_TIME}) for t, (n, config) in kept.items())
-        # Brokers before Kafka 3.6 do not know the keys of ANY_TIME, and do not need them.
-        older = [topic for topic, error in refused.items() if error.code() == KafkaError.INVALID_CONFIG]
-        for topic in older:
-            del refused[topic]
-        return refused | self._create(NewTopic(t, kept[t][0], factor, config=kept[t][1]) for t in older)
+        return RemoteTopicCreator(self._flow, self._target).create(wanted, existing)
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
         configs, refused = self._source.topic_configs(names)
@@ -254,11 +244,13 @@ class TopicMonitor:
 
     def _create(self, topics: Iterable[NewTopic]) -> Refusals:
         wanted = list(topics)
-        for topic in wanted:
-            if topic.topic not in self.refused:
-                where = {"flow": self._flow.name, "topic": topic.topic, "partitions": topic.num_partitions}
-                log.info("creating topic", extra=where)
+        self._log_creating({topic.topic: topic.num_partitions for topic in wanted})
         return self._target.create_topics(wanted)
+
+    def _log_creating(self, counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
+            if name not in self.refused:
+                log.info("creating topic", extra={"flow": self._flow.name, "topic": name, "partitions": count})
 
     def _grow(self, topics: Iterable[NewPartitions]) -> Refusals:
         wanted = list(topics)

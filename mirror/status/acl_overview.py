@@ -24,16 +24,21 @@ class AclView:
 class AclsView:
     """All ACLs of a flow."""
 
-    at: float  # when the round ended, in seconds since the Unix epoch
+    at: float | None  # when the last round ended, in seconds since the Unix epoch; None: none has ended yet
+    problem: str  # why the newest round has failed; "" if it has not
     acls_by_outcome: dict[str, int]
     acls: list[AclView]  # those with a reason
     unnamed_principals: list[str]  # of copied ACLs; nothing else on the target names them
 
 
 def acls_view(found: AclRound) -> AclsView:
-    """How the ACLs stand after a round."""
+    """How the ACLs stand after a round, or before the first one."""
     counts = Counter(each.outcome.value for each in found.acls)
     views = [AclView(str(each.source), each.outcome.value, each.reason) for each in found.acls if each.reason]
     return AclsView(
-        found.at, {outcome: counts[outcome] for outcome in ACL_OUTCOMES}, views, unnamed_principals(found.acls)
+        found.ended_at,
+        found.problem,
+        {outcome: counts[outcome] for outcome in ACL_OUTCOMES},
+        views,
+        unnamed_principals(found.acls),
     )

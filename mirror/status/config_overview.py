@@ -26,17 +26,18 @@ class ConfigView:
 class ConfigsView:
     """All configurations of a flow."""
 
-    at: float  # when the round ended, in seconds since the Unix epoch
+    at: float | None  # when the last round ended, in seconds since the Unix epoch; None: none has ended yet
+    problem: str  # why the newest round has failed; "" if it has not
     topics_by_outcome: dict[str, int]
     topics: list[ConfigView]  # those that are not in step
 
 
 def configs_view(found: ConfigRound) -> ConfigsView:
-    """How the configurations stand after a round."""
+    """How the configurations stand after a round, or before the first one."""
     counts = Counter(each.outcome.value for each in found.topics)
     differing = sorted((each for each in found.topics if each.outcome in SHOWN), key=lambda each: each.topic)
     outcomes = {outcome: counts[outcome] for outcome in CONFIG_OUTCOMES}
-    return ConfigsView(found.at, outcomes, [_view(each) for each in differing])
+    return ConfigsView(found.ended_at, found.problem, outcomes, [_view(each) for each in differing])
 
 
 def _view(each: TopicConfig) -> ConfigView:

@@ -29,7 +29,8 @@ class GroupView:
 class GroupsView:
     """All groups of a flow."""
 
-    at: float  # when the round ended, in seconds since the Unix epoch
+    at: float | None  # when the last round ended, in seconds since the Unix epoch; None: none has ended yet
+    problem: str  # why the newest round has failed; "" if it has not
     synced: bool  # are the offsets committed on the target?
     groups: list[GroupView]
     left_out: dict[str, str]  # groups that are no consumer groups, and why they are not synced
@@ -41,7 +42,8 @@ def groups_view(found: Round) -> GroupsView:
     for each in found.offsets:
         by_group.setdefault(each.group, []).append(each)
     groups = [_group(name, some, found) for name, some in sorted(by_group.items())]
-    return GroupsView(found.at, found.synced, groups, dict(sorted(found.left_out.items())))
+    left_out = dict(sorted(found.left_out.items()))
+    return GroupsView(found.ended_at, found.problem, found.synced, groups, left_out)
 
 
 def _group(name: str, offsets: Sequence[GroupOffset], found: Round) -> GroupView:

@@ -109,7 +109,7 @@ class FlowView:
     verified: Verification | None  # the last `mirror verify` of the whole flow; None if none is known
     coverage: Coverage | None  # None before the first look for topics, and while another service leads
     canary: CanaryStatus | None  # None without a canary, and while another service leads
-    groups: GroupsView | None  # None before the first round, or if none are made
+    groups: GroupsView | None  # None if no rounds are made, and while another service leads
     configs: ConfigsView | None  # the same
     acls: AclsView | None  # the same
     events: list[EventView]

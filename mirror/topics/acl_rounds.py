@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mirror.control.flow_leader_thread import FlowLeaderPart
+from mirror.control.leader_rounds import LeaderRounds, RoundResult
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.naming import some_of
@@ -23,14 +23,13 @@ LOOK_INTERVAL = 2.0  # seconds between two looks for topics of which something w
 
 
 @dataclass(frozen=True, slots=True)
-class AclRound:
+class AclRound(RoundResult):
     """What one round has found."""
 
-    at: float  # when it ended, in seconds since the Unix epoch
     acls: tuple[AclStatus, ...]
 
 
-class AclRounds(FlowLeaderPart):
+class AclRounds(LeaderRounds[AclRound]):
     """Makes a round each `sync_acls_interval`, in a thread of its own. Only the flow leader has one.
 
     A remote topic gets ACLs once a record was copied to it: before, it may be somebody else's. Then it does not wait
@@ -42,9 +41,8 @@ class AclRounds(FlowLeaderPart):
 
         Both are called in another thread, `tell` never after `stop` has returned.
         """
-        super().__init__("ACLs", flow)
+        super().__init__("ACLs", flow, tell)
         self._topics = topics
-        self._tell = tell
         # What follows is used by the thread alone.
         self._said = OnChange()  # the reason of each ACL that is not copied, or not as it is
         self._unnamed = OnChange()
@@ -55,7 +53,10 @@ class AclRounds(FlowLeaderPart):
         """True if the configuration wants it."""
         return self._flow.sync_acls
 
-    def _work(self, stopping: threading.Event) -> None:
+    def _none_yet(self, at: float) -> AclRound:
+        return AclRound(at, (), has_ended=False)
+
+    def _make_rounds(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_acls_interval
         sync = AclSync(self._flow)
         seen: set[str] = set()
@@ -78,6 +79,7 @@ class AclRounds(FlowLeaderPart):
                 log.warning(
                     "ACLs can't be copied now; copying of records goes on, the next round tries again", extra=said
                 )
+            self._tell_failed(str(error))
             return
         if self._why.clear():
             log.info("ACLs are copied again", extra=where)
@@ -91,8 +93,7 @@ class AclRounds(FlowLeaderPart):
         elif self._unnamed.is_new(", ".join(unnamed)):
             some = {"count": len(unnamed), "principals": some_of(unnamed), "reason": UNNAMED}
             log.info("ACLs are for principals that the target may lack", extra={**where, **some})
-        result = AclRound(time.time(), tuple(found))
-        self._thread.tell(lambda: self._tell(result))
+        self._tell_end(AclRound(time.time(), tuple(found)))
 
     def _log_reasons(self, found: Iterable[AclStatus]) -> None:
         """Log once of each ACL why it is not copied, or not as it is; those with the same reason together."""

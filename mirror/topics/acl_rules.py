@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.kafka.acls import PREFIXED, Acl
+from mirror.kafka.acls import PREFIXED, UNKNOWN, Acl
 
 EVERYBODY, USER = "User:*", "User:"
 
@@ -16,7 +16,19 @@ WRITE = "access for writing is not copied: nobody but mirror writes to remote to
 READ_ONLY = "ALL becomes READ: nobody but mirror writes to remote topics"
 PATTERN = "only ACLs of single topics are copied, and this one may also be about topics that are not mirrored"
 UNNAMED = "no other ACL of the target names this principal, so the target may lack it"
+STRANGE = "mirror does not know its operation, its permission type or its pattern type"
 DENIES_US = "it is a DENY for everybody or for mirror's own user: it could lock mirror out"
+
+
+def own_user(properties: Mapping[str, str]) -> str:
+    """Our user on the cluster that these librdkafka properties reach; "" if they do not tell it.
+
+    Who logs in with a certificate, a token or Kerberos has the name that the brokers give to it.
+    """
+    mechanism = properties.get("sasl.mechanisms") or properties.get("sasl.mechanism", "GSSAPI")
+    by_password = mechanism == "PLAIN" or mechanism.startswith("SCRAM-")
+    uses_sasl = properties.get("security.protocol", "").lower().startswith("sasl_")
+    return properties.get("sasl.username", "") if uses_sasl and by_password else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,8 @@ def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
     remote = rules.remotes.get(acl.name)
     if remote is None:
         return None
+    if UNKNOWN in (acl.operation, acl.permission, acl.pattern):
+        return AclCopy(acl, None, STRANGE)
     allows = acl.permission == "ALLOW"
     if allows and acl.operation == "WRITE":
         return AclCopy(acl, None, WRITE)

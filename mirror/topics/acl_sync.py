@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from mirror.errors import FlowError
 from mirror.kafka.acls import Acl, AclAdmin
 from mirror.settings import Flow
-from mirror.topics.acl_rules import AclCopy, AclRules, copies, strangers
+from mirror.topics.acl_rules import AclCopy, AclRules, copies, own_user, strangers
 
 Answered = TypeVar("Answered")
 
@@ -42,7 +42,7 @@ class AclSync:
 
     def __init__(self, flow: Flow) -> None:
         self._source, self._target = AclAdmin(flow.source), AclAdmin(flow.target)
-        self._us = flow.target.properties.get("sasl.username", "")
+        self._us = own_user(flow.target.properties)
 
     def compare(self, remotes: Mapping[str, str]) -> list[AclStatus]:
         """How each ACL of these topics stands; `remotes` has the remote topics. Changes nothing.

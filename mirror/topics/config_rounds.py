@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mirror.control.flow_leader_thread import FlowLeaderPart
+from mirror.control.leader_rounds import LeaderRounds, RoundResult
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Topic
@@ -23,16 +23,15 @@ LOOK_INTERVAL = 2.0  # seconds between two looks for topics that were never comp
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigRound:
+class ConfigRound(RoundResult):
     """How the configurations stand after a round."""
 
-    at: float  # when the last one that succeeded has ended, in seconds since the Unix epoch
     topics: tuple[TopicConfig, ...]  # all that were compared, in this round or before
     altered: tuple[TopicConfig, ...]  # in this round
     changes: int  # keys altered since the service started
 
 
-class ConfigRounds(FlowLeaderPart):
+class ConfigRounds(LeaderRounds[ConfigRound]):
     """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
 
     A topic that was never compared, or that was deleted and created again, does not wait for the interval.
@@ -44,13 +43,11 @@ class ConfigRounds(FlowLeaderPart):
         `tell` gets how they stand after each round. Both are called in another thread, `tell` never after `stop` has
         returned.
         """
-        super().__init__("configurations", flow)
+        super().__init__("configurations", flow, tell)
         self._topics = topics
-        self._tell = tell
         # What follows is used by the thread alone.
         self._found: dict[str, TopicConfig] = {}
         self._changes = 0
-        self._at = 0.0  # when the last round that succeeded has ended
         self._reasons = OnChange()  # of topics that are not in step
         self._said = OnChange()  # the changes of each topic as last logged
         self._why = OnChange()
@@ -60,7 +57,10 @@ class ConfigRounds(FlowLeaderPart):
         """True if the configuration wants it."""
         return self._flow.sync_topic_configs
 
-    def _work(self, stopping: threading.Event) -> None:
+    def _none_yet(self, at: float) -> ConfigRound:
+        return ConfigRound(at, (), (), self._changes, has_ended=False)
+
+    def _make_rounds(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_topic_configs_interval
         sync = ConfigSync(self._flow)
         compared: set[tuple[Topic, bool]] = set()
@@ -71,7 +71,9 @@ class ConfigRounds(FlowLeaderPart):
             keys = {name: (topic, name in trusted.unproven) for name, topic in trusted.topics.items()}
             whole = time.monotonic() >= due
             wanted = [name for name, key in keys.items() if whole or key not in compared]
-            if wanted and self._round(sync, wanted, trusted, stopping):
+            if not keys:
+                self._keep_nothing()
+            elif wanted and self._round(sync, wanted, trusted, stopping):
                 compared = set(keys.values())
                 if whole:
                     due = time.monotonic() + interval
@@ -93,11 +95,10 @@ class ConfigRounds(FlowLeaderPart):
                 said = {**where, "reason": failed}
                 log.warning("topic configurations can't be compared now, the next round tries again", extra=said)
         else:
-            self._at = time.time()
             if self._why.clear():
                 log.info("topic configurations are compared again", extra=where)
         self._log_reasons(found)
-        self._keep(found, trusted.topics)
+        self._keep(found, trusted.topics, failed)
         return not failed
 
     def _with_own_records(
@@ -108,15 +109,26 @@ class ConfigRounds(FlowLeaderPart):
         empty = sync.empty(asked.values())
         return {name: topic for name, topic in topics.items() if name not in asked or topic.remote in empty}
 
-    def _keep(self, found: Iterable[TopicConfig], topics: Mapping[str, Topic]) -> None:
+    def _keep(self, found: Iterable[TopicConfig], topics: Collection[str], problem: str) -> None:
         """Remember what was found, also by a round that has failed later, and tell it."""
         altered = tuple(each for each in found if each.outcome is ConfigOutcome.ALTERED)
         self._changes += sum(len(each.changes) for each in altered)
         known = self._found | {each.topic: each for each in found}
         self._found = {name: each for name, each in known.items() if name in topics}
-        if self._at:
-            result = ConfigRound(self._at, tuple(self._found.values()), altered, self._changes)
-            self._thread.tell(lambda: self._tell(result))
+        result = ConfigRound(time.time(), tuple(self._found.values()), altered, self._changes, problem=problem)
+
+        def publish() -> None:
+            last = self._last()
+            self._publish(replace(result, at=last.at, has_ended=last.has_ended) if problem else result)
+
+        self._thread.tell(publish)
+
+    def _keep_nothing(self) -> None:
+        """Tell that there is nothing to compare, so that nothing gets older."""
+        self._found = {}
+        self._thread.tell(
+            lambda: self._publish(replace(self._last(), at=time.time(), topics=(), altered=(), problem=""))
+        )
 
     def _log_altered(self, each: TopicConfig) -> None:
         """Log what was altered. One that has no effect is logged once."""

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import export as otel
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -62,6 +63,7 @@ class OtlpPusher(threading.Thread):
         self._stopping = threading.Event()
         self._failed = OnChange()
         self._reason = _Reason()
+        self._resource = _resource()  # before the library's log is kept: it tells of variables that it can't read
         library = logging.getLogger("opentelemetry")
         library.addHandler(self._reason)
         library.propagate = False  # this thread says it, once
@@ -72,7 +74,6 @@ class OtlpPusher(threading.Thread):
             compression=Compression.Gzip,
             session=_session(),
         )
-        self._resource = Resource({"service.name": "mirror", "service.version": __version__})
         self._scope = InstrumentationScope("mirror", __version__)
         self._began = time.time_ns()
 
@@ -111,6 +112,15 @@ class OtlpPusher(threading.Thread):
         found = list(metrics(self._registry.collect(), self._began, time.time_ns()))
         scope = otel.ScopeMetrics(self._scope, found, "")
         return otel.MetricsData([otel.ResourceMetrics(self._resource, [scope], "")])
+
+
+def _resource() -> Resource:
+    """What stands for this process: the variables of OpenTelemetry's libraries win.
+
+    A leader and its standby need different ids, or else their series would be the same.
+    """
+    ours = {"service.name": "mirror", "service.version": __version__, "service.instance.id": str(uuid.uuid4())}
+    return Resource.create(ours).merge(OTELResourceDetector().detect())
 
 
 def _session() -> requests.Session:

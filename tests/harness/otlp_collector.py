@@ -19,6 +19,7 @@ class OtlpCollector:
         self.status = 200
         self.authorizations: list[str | None] = []  # of each request
         self.pushed: list[dict[str, Metric]] = []  # by name, of each request that was taken
+        self.resources: list[dict[str, str]] = []  # what each of these tells of the service
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -41,7 +42,7 @@ class OtlpCollector:
     def take(self, request: ExportMetricsServiceRequest) -> None:
         """Keep a push."""
         (resource,) = request.resource_metrics
-        assert {each.key: each.value.string_value for each in resource.resource.attributes}["service.name"] == "mirror"
+        self.resources.append({each.key: each.value.string_value for each in resource.resource.attributes})
         (scope,) = resource.scope_metrics
         self.pushed.append({metric.name: metric for metric in scope.metrics})
 

@@ -512,7 +512,7 @@ def of_status(service: Service, topic: str, group: str) -> tuple[float, int | No
     (lag,) = [each["lag"]["records"] for each in flow["topics"] if each["topic"] == topic] or [None]
     (view,) = [each for each in (flow["groups"] or {"groups": []})["groups"] if each["group"] == group] or [None]
     outcomes = {} if view is None else {name: n for name, n in view["partitions_by_outcome"].items() if n}
-    return (flow["groups"] or {"at": 0.0})["at"], lag, outcomes
+    return (flow["groups"] or {"at": None})["at"] or 0.0, lag, outcomes
 
 
 def assert_status_shows(service: Service, topic: str, group: str, most: int) -> None:

@@ -350,3 +350,22 @@ def test_a_canary_comes_and_goes(flow: Pair, service: Service, settings: Setting
     entries = oracle.read(flow.target, f"mirror-offset-map.{flow.alias}.internal")[0]
     assert not [each for each in entries if topic.encode() in (each.key or b"")], "they would be kept for ever"
     assert service.worker_pids() == workers, "no task has begun anew"
+
+
+def test_canaries_arrive_again_without_a_decision_after_their_topic_was_deleted(
+    flow: Pair, service: Service, settings: Settings
+) -> None:
+    """On the source and then on the target. Only the losses of other topics wake somebody."""
+    topic, at, since = f"mirror-canary.{flow.alias}.internal", "mirror_canary_timestamp_seconds", len(service.events)
+    change(service, settings, {"canary": {"enabled": True, "interval": "1s"}, "refresh_topics_interval": "1s"})
+    service.wait_for("canaries", lambda: service.metric("mirror_canary_seconds") > 0)
+    for bootstrap, reason in ((flow.source, "recreated"), (flow.target, "remote_topic")):
+        old, deleted = topics.topic_id(bootstrap, topic), time.time()
+        topics.delete(bootstrap, topic)
+        until("there is another one", lambda b=bootstrap, o=old: topics.topic_id(b, topic) != o)  # type: ignore[misc]
+        service.wait_for("a canary arrives", lambda d=deleted: service.metric(at) > d + 1)  # type: ignore[misc]
+        lost = {"topic": topic, "reason": reason}
+        service.wait_for("it is counted", lambda m=lost: service.metric("mirror_lost_offsets_total", **m) >= 1)  # type: ignore[misc]
+    assert not service.find(BLOCKED, since) and service.get("/readyz")[0] == 200
+    change(service, settings, {"canary": {"enabled": False}, "refresh_topics_interval": "1h"})
+    service.wait_for("no canary", lambda: math.isnan(service.metric(at)))

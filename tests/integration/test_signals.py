@@ -90,6 +90,7 @@ def test_metrics_are_pushed_too(flow: Pair, service: Service, collector: OtlpCol
     until("one record", lambda: pushed() == [1.0])
     scraped = {sample.name.removesuffix("_total") for sample in service.metrics()}
     (latency,) = collector.pushed[-1]["mirror_source_replication_latency_seconds"].histogram.data_points
+    assert collector.resources[-1]["service.name"] == "mirror"
     assert latency.count == sum(latency.bucket_counts) == 1 and latency.sum > 0
     assert {"mirror_build_info", "mirror_flow_state"} <= collector.pushed[-1].keys() & scraped
 

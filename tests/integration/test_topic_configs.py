@@ -13,8 +13,10 @@ from mirror.commands import config_status
 from mirror.commands.plan.as_text import shown
 from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
-from mirror.service.topic_monitor import ANY_TIME
+from mirror.kafka.cluster import ClusterAdmin, Refusals
+from mirror.service.topic_monitor import TopicMonitor
 from mirror.target.timestamps import KEEP
+from mirror.topics.creation import ANY_TIME
 from tests.conftest import Addresses
 from tests.harness import configuration, topics
 from tests.harness.command import answer, mirror
@@ -25,6 +27,8 @@ from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
+LEFT_OUT = "remote topics are created without keys that the target does not know"
+UNKNOWN = {"redpanda.remote.read": "true", "a.newer.key": "1"}
 ALTERED = "topic configuration altered"
 SOON = {"sync_topic_configs_interval": "1s"}
 # Nobody's business but a cluster's: on the source they have other values than those that mirror sets or leaves.
@@ -214,6 +218,40 @@ def test_with_names_that_stay_and_without_following(_local_brokers: Addresses, p
         status = config_status.shown(config_status.read_configs(flow))
         assert "0 topics in step, 1 not" in status
         assert ("sync_topic_configs is false" in status) is not follows
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["described", "hidden"])
+def test_a_topic_is_created_without_keys_that_the_target_does_not_know(
+    _local_brokers: Addresses,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tells: bool,
+) -> None:
+    """No broker here takes such a key, so the source's answer gets it on its way. The target's refusal is real."""
+    pair = Pair(*_local_brokers, f"u{prefix[-7:-1]}", prefix)
+    topic = pair.topic("unknown", partitions=2, retention_ms=1_000_000, cleanup_policy="compact")
+    (flow,) = load(pair.service(tmp_path).file, {}).flows
+    describe = ClusterAdmin.topic_configs
+
+    def described(
+        admin: ClusterAdmin, names: list[str], own: bool = True
+    ) -> tuple[dict[str, dict[str, str]], Refusals]:
+        if admin.alias == pair.alias:
+            return {name: {**config, **UNKNOWN} for name, config in describe(admin, names, own)[0].items()}, {}
+        return describe(admin, names, own) if tells else ({}, {})  # as without DescribeConfigs on the target
+
+    monkeypatch.setattr(ClusterAdmin, "topic_configs", described)
+    monitor = TopicMonitor(flow)
+    monitor.ensure_internal_topics()
+    until("it is found", lambda: topic in monitor.mirrored())
+    assert not monitor.refused
+    assert topics.partitions(pair.target, pair.remote(topic)) == 2
+    found = own(pair.target, pair.remote(topic))
+    assert found == {"retention.ms": "1000000", "cleanup.policy": "compact", **ANY_TIME, **KEEP}
+    (said,) = [each for each in caplog.records if each.getMessage() == LEFT_OUT]
+    assert (said.topics, said.keys) == (pair.remote(topic), "a.newer.key, redpanda.remote.read")  # type: ignore[attr-defined]
 
 
 def test_the_service_ends_well(flows: tuple[Pair, Pair, Service]) -> None:

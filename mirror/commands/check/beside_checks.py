@@ -11,6 +11,7 @@ from mirror.groups.group_sync import taking_part
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural
+from mirror.topics.acl_rules import own_user
 from mirror.unmatched_entries import groups_match_nothing
 
 GROUPS_MAX = 20  # that are asked for: each takes a request
@@ -18,7 +19,10 @@ Reached = tuple[Inspector, Description]
 
 
 def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Finding]:
-    """One finding for each permission. Raises ClusterAway, FlowError or KafkaException."""
+    """One finding for each permission, and one if ACL sync does not know our user.
+
+    Raises ClusterAway, FlowError or KafkaException.
+    """
     groups: list[str] = []
     if flow.makes_rounds:
         listed = source[0].groups()
@@ -31,6 +35,15 @@ def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Find
     for need in beside(flow, groups, group_back(flow)):
         if need.names != (flow.canary_topic,):  # canary.py tests it
             yield finding(need, *(source if need.cluster is flow.source else target))
+    if flow.sync_acls and not own_user(flow.target.properties):
+        yield _own_user_unknown(flow)
+
+
+def _own_user_unknown(flow: Flow) -> Finding:
+    source, target = flow.source.alias, flow.target.alias
+    said = f"mirror's user on {target} is not known, because it does not log in with sasl.username"
+    said += ": a DENY for this user would be copied, and could lock mirror out"
+    return Finding("mirror's own user", "WARNING", said, f"make sure that no DENY on topics of {source} names it")
 
 
 def finding(need: Need, inspector: Inspector, description: Description) -> Finding:

@@ -20,7 +20,7 @@ from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
 from mirror.naming import ReplicationPolicy
-from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
+from mirror.service.topic_monitor import Changes, TopicMonitor
 from mirror.service_settings import Suspicion
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
@@ -33,6 +33,7 @@ from mirror.topic_selection import LeftOut
 from mirror.topic_transform import transform_of
 from mirror.topics.acl_sync import AclStatus
 from mirror.topics.config_sync import TopicConfig
+from mirror.topics.creation import ANY_TIME
 from mirror.unmatched_entries import groups_match_nothing, matches_nothing
 
 

@@ -10,6 +10,8 @@ from mirror.status.flow_status import FlowStatus
 from mirror.status.group_overview import groups_view
 from mirror.web.metrics.labels import FLOW, GROUP
 
+BEFORE = "; before the first one, when the flow leader began with them"
+
 
 class GroupMetrics:
     """One series for each consumer group of a flow, and outcome."""
@@ -31,7 +33,7 @@ class GroupMetrics:
         )
         self.round = GaugeMetricFamily(
             "mirror_group_round_timestamp_seconds",
-            "When the last round over the consumer groups ended.",
+            f"When the last round over the consumer groups ended{BEFORE}.",
             labels=FLOW,
             unit="seconds",
         )
@@ -40,8 +42,8 @@ class GroupMetrics:
         """Add what the last round of a flow has found."""
         if status.groups is None:
             return
+        self.round.add_metric(status.labels, status.groups.at)
         view = groups_view(status.groups)
-        self.round.add_metric(status.labels, view.at)
         for group in view.groups:
             labels = (*status.labels, group.group)
             if group.lag is not None:
@@ -69,7 +71,7 @@ class ConfigMetrics:
         )
         self.round = GaugeMetricFamily(
             "mirror_topic_config_round_timestamp_seconds",
-            "When the last round over the topics' configurations ended.",
+            f"When the last round over the topics' configurations ended{BEFORE}.",
             labels=FLOW,
             unit="seconds",
         )
@@ -78,9 +80,11 @@ class ConfigMetrics:
         """Add what the last round of a flow has found."""
         if status.configs is None:
             return
-        view = configs_view(status.configs)
-        self.round.add_metric(status.labels, view.at)
+        self.round.add_metric(status.labels, status.configs.at)
         self.changes.add_metric(status.labels, status.configs.changes)
+        if not status.configs.has_ended:
+            return
+        view = configs_view(status.configs)
         for outcome, number in view.topics_by_outcome.items():
             self.topics.add_metric((*status.labels, outcome), number)
 
@@ -96,7 +100,7 @@ class AclMetrics:
         )
         self.round = GaugeMetricFamily(
             "mirror_topic_acl_round_timestamp_seconds",
-            "When the last round over the topics' ACLs ended.",
+            f"When the last round over the topics' ACLs ended{BEFORE}.",
             labels=FLOW,
             unit="seconds",
         )
@@ -105,7 +109,9 @@ class AclMetrics:
         """Add what the last round of a flow has found."""
         if status.acls is None:
             return
+        self.round.add_metric(status.labels, status.acls.at)
+        if not status.acls.has_ended:
+            return
         view = acls_view(status.acls)
-        self.round.add_metric(status.labels, view.at)
         for outcome, number in view.acls_by_outcome.items():
             self.acls.add_metric((*status.labels, outcome), number)

@@ -17,7 +17,7 @@ _HEADS = ("ACL on the source", "on the target", "because")
 def acls(flow: str, view: AclsView | None, now: float, opened: frozenset[str]) -> Element | None:
     """The ACLs that are not copied as they are, closed until somebody opens them; nothing if there is none."""
     key = f"ACLs {flow}"  # no topic's name has a space
-    if view is None or not view.acls:
+    if view is None or view.at is None or not view.acls:
         return None
     more = len(view.acls) - ACLS_MAX
     found = f"compared {duration(max(0.0, now - view.at))} ago"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from mirror.control.verification import Verification
@@ -69,3 +70,17 @@ def canary(found: CanaryStatus | None, now: float) -> Element | None:
         return tag("p", f"No canary has arrived yet; they have been written for {age}{reason}.", class_="quiet")
     said = f"The last canary was written {age} ago, and arrived after {duration(found.seconds)}{reason}."
     return tag("p", said, class_="quiet")
+
+
+def failed_rounds(flow: FlowView, now: float) -> Iterator[Element]:
+    """The kinds of rounds of which none has ended yet, or of which the newest one has failed."""
+    kinds = (("consumer groups", flow.groups), ("topic configurations", flow.configs), ("ACLs", flow.acls))
+    for what, found in kinds:
+        if found is None or (found.at is not None and not found.problem):
+            continue
+        reason = f": {found.problem}" if found.problem else ""
+        said = f"No round over the {what} has ended yet{reason}."
+        if found.at is not None:
+            said = f"The newest round over the {what} has failed{reason}. "
+            said += f"The last one that succeeded ended {duration(max(0.0, now - found.at))} ago."
+        yield tag("p", said, class_="problem" if found.problem else "quiet")

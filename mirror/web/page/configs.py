@@ -18,7 +18,7 @@ def configs(flow: str, view: ConfigsView | None, now: float, opened: frozenset[s
     if view is None or not view.topics:
         return None
     more = len(view.topics) - CONFIGS_MAX
-    found = f"compared {duration(max(0.0, now - view.at))} ago"
+    found = "not all are compared yet" if view.at is None else f"compared {duration(max(0.0, now - view.at))} ago"
     summary: list[Child] = [
         tag("b", plural(len(view.topics), "topic configuration")),
         " not in step, ",

@@ -15,7 +15,7 @@ _HEADS = ("group", "lag on the source", "partitions", "in step", "not exact, bec
 def groups(flow: str, view: GroupsView | None, now: float, opened: frozenset[str]) -> Element | None:
     """The groups, closed until somebody opens them. Those whose offset is not exact everywhere come first."""
     key = f"groups {flow}"  # no topic's name has a space
-    if view is None or not (view.groups or view.left_out):
+    if view is None or view.at is None or not (view.groups or view.left_out):
         return None
     ordered = sorted(view.groups, key=lambda group: (not group.reasons, group.group))
     left_out = [_left_out(*each) for each in view.left_out.items()]

@@ -12,7 +12,7 @@ from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView,
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
 from mirror.web.page.acls import acls, unnamed_principals_line
-from mirror.web.page.cautions import canary, expiring, missing, no_topics, unequal
+from mirror.web.page.cautions import canary, expiring, failed_rounds, missing, no_topics, unequal
 from mirror.web.page.chart import Series, chart, highest
 from mirror.web.page.clusters import clusters
 from mirror.web.page.configs import configs
@@ -110,6 +110,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         expiring(flow.retention),
         unequal(flow.verified, overview.at),
         canary(flow.canary, overview.at),
+        *failed_rounds(flow, overview.at),
         *stopped_by_error(flow, overview.at),
         held_back(flow),
         _key_numbers(flow),

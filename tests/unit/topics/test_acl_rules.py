@@ -9,11 +9,13 @@ from mirror.topics.acl_rules import (
     DENIES_US,
     PATTERN,
     READ_ONLY,
+    STRANGE,
     WRITE,
     AclCopy,
     AclRules,
     copies,
     copy_of,
+    own_user,
     strangers,
 )
 
@@ -48,6 +50,12 @@ def copied(operation: str, principal: str = BILLING, permission: str = "ALLOW", 
         (Acl("orders", "Group:any", "READ"), copied("READ", "Group:any"), ""),
         (Acl("ord", BILLING, "READ", pattern=PREFIXED), None, PATTERN),
         (Acl("*", BILLING, "READ"), None, PATTERN),
+        # What is newer than librdkafka's lists, of which nobody can say what it means.
+        (Acl("orders", BILLING, "UNKNOWN"), None, STRANGE),
+        (Acl("orders", BILLING, "UNKNOWN", "DENY"), None, STRANGE),
+        (Acl("orders", BILLING, "READ", "UNKNOWN"), None, STRANGE),
+        (Acl("orders", "User:*", "READ", "UNKNOWN"), None, STRANGE),
+        (Acl("orders", BILLING, "READ", pattern="UNKNOWN"), None, STRANGE),
     ],
 )
 def test_what_becomes_of_an_acl(acl: Acl, target: Acl | None, reason: str) -> None:
@@ -85,6 +93,26 @@ def test_principals_that_only_copied_acls_name() -> None:
     assert strangers(wanted, {*others, copied("DESCRIBE")}, (), "mirror") == frozenset(), "the target's own"
     assert strangers(wanted, (), (), "mirror") == frozenset(), "a refused answer is empty, too: nothing is known"
     assert strangers(wanted, (), {"User:more"}) == {BILLING, "User:app", "User:mirror"}, "our user is not known"
+
+
+USER = {"security.protocol": "SASL_SSL", "sasl.username": "mirror"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "user"),
+    [
+        (USER | {"sasl.mechanisms": "PLAIN"}, "mirror"),
+        (USER | {"sasl.mechanism": "SCRAM-SHA-512", "security.protocol": "sasl_plaintext"}, "mirror"),
+        (USER | {"sasl.mechanisms": "OAUTHBEARER"}, ""),
+        (USER | {"sasl.mechanisms": "GSSAPI"}, ""),
+        (USER, ""),  # Kerberos is the default
+        (USER | {"sasl.mechanisms": "PLAIN", "security.protocol": "SSL"}, ""),  # perhaps with a certificate
+        ({"sasl.mechanisms": "PLAIN", "sasl.username": "mirror"}, ""),
+        ({}, ""),
+    ],
+)
+def test_our_own_user_is_known_from_a_login_with_a_password(properties: dict[str, str], user: str) -> None:
+    assert own_user(properties) == user
 
 
 def test_an_acl_for_people() -> None:

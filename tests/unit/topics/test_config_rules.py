@@ -6,9 +6,9 @@ import pytest
 
 from mirror.kafka.topic_configs import ConfigValue
 from mirror.naming import matcher
-from mirror.service.topic_monitor import ANY_TIME
 from mirror.target.timestamps import KEEP
 from mirror.topics.config_rules import BATCH_BYTES, EXCLUDED_CONFIGS, Change, Rules, compare
+from mirror.topics.creation import ANY_TIME
 from tests.unit.test_naming import flow
 
 RETENTION, SIZE = "retention.ms", "max.message.bytes"

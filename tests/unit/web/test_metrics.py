@@ -28,7 +28,9 @@ from mirror.status.configuration import ConfigurationStatus
 from mirror.status.coverage import coverage
 from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
+from mirror.topics.acl_rounds import AclRound
 from mirror.topics.acl_sync import AclOutcome
+from mirror.topics.config_rounds import ConfigRound
 from mirror.topics.config_sync import ConfigOutcome
 from mirror.web.metrics.scrape import Metrics
 from mirror.web.server import WebServer, metrics
@@ -166,6 +168,19 @@ def test_acls_have_outcomes(status: FlowStatus) -> None:
     assert samples(metrics, "mirror_topic_acl_round_timestamp_seconds") == {(): 99}
     status.acls = None
     assert not samples(metrics, "mirror_topic_acls")
+
+
+def test_rounds_of_which_none_has_ended_have_the_time_since_when_they_are_tried(status: FlowStatus) -> None:
+    status.groups = Round(5.0, (), True, has_ended=False, problem="it is denied")
+    status.configs = ConfigRound(6.0, (), (), 0, has_ended=False)
+    status.acls = AclRound(7.0, (), has_ended=False, problem="it is denied")
+    metrics = Metrics([status])
+    for what, at in (("group", 5), ("topic_config", 6), ("topic_acl", 7)):
+        assert samples(metrics, f"mirror_{what}_round_timestamp_seconds") == {(): at}
+    for name in ("mirror_group_partitions", "mirror_topic_configs", "mirror_topic_acls"):
+        assert not samples(metrics, name), "nothing is known yet"
+    status.acls = replace(acl_round(*AclOutcome), problem="it is denied")
+    assert samples(metrics, "mirror_topic_acls") and samples(metrics, "mirror_topic_acl_round_timestamp_seconds")
 
 
 def test_lag_is_known_in_records_and_seconds(status: FlowStatus) -> None:

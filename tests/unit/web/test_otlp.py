@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -17,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from mirror import __version__
 from mirror.service_settings import Otlp
 from mirror.web import otlp
 from tests.harness.otlp_collector import OtlpCollector
@@ -74,6 +76,37 @@ def test_all_kinds_of_metrics_arrive_with_their_values(registry: CollectorRegist
     assert (age.count, age.sum, list(age.explicit_bounds), list(age.bucket_counts)) == (4, 2.5, [], [4])
     (build,) = found["build_info"].gauge.data_points
     assert build.as_double == 1 and build.attributes[0].value.string_value == "1"
+
+
+def pushed_resource(registry: CollectorRegistry, collector: OtlpCollector) -> dict[str, str]:
+    """What a service tells of itself with a push."""
+    pusher = otlp.OtlpPusher(Otlp(collector.endpoint, 3600.0, {}), registry)
+    pusher.start()
+    pusher.stop()
+    return collector.resources[-1]
+
+
+def test_each_service_has_an_id_of_its_own(
+    registry: CollectorRegistry, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the series of a flow leader and those of its standby would be the same."""
+    for name in ("OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    one, other = (pushed_resource(registry, collector) for _ in range(2))
+    assert (one["service.name"], one["service.version"]) == ("mirror", __version__)
+    assert uuid.UUID(one["service.instance.id"]) != uuid.UUID(other["service.instance.id"])
+
+
+def test_the_variables_of_opentelemetry_win(
+    registry: CollectorRegistry, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributes = "service.instance.id=pod-1,service.name=other,deployment.environment.name=east%20"
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", attributes)
+    found = pushed_resource(registry, collector)
+    assert (found["service.name"], found["service.instance.id"]) == ("other", "pod-1")
+    assert (found["deployment.environment.name"], found["service.version"]) == ("east ", __version__)
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "copies")
+    assert pushed_resource(registry, collector)["service.name"] == "copies"
 
 
 def test_a_collector_that_refuses_is_told_once_and_when_it_takes_them_again(

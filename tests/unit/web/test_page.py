@@ -209,6 +209,28 @@ def test_acls_that_are_not_copied_are_there_with_the_reason() -> None:
     assert "and 7 more" in shown(status).text
 
 
+def test_rounds_that_fail_are_there_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    status = running(of("orders", 0))
+    assert "round over" not in shown(status).text
+    status.groups = Round(now - 50, (), True, has_ended=False)
+    different = config_round((EVIL, config_sync.ConfigOutcome.DIFFERENT))
+    status.configs = replace(different, at=now - 50, has_ended=False, problem=f"refused {EVIL}")
+    status.acls = replace(acl_round(AclOutcome.MISSING), at=now - 7, problem="it is denied")
+    html = shown(status)
+    assert "No round over the consumer groups has ended yet." in html.text
+    assert f"No round over the topic configurations has ended yet: refused {EVIL}." in html.text
+    assert "The newest round over the ACLs has failed: it is denied. " in html.text
+    assert "The last one that succeeded ended 7.0 s ago." in html.text
+    assert "not all are compared yet" in html.text and "50 s ago" not in html.text
+    (flow,) = json.loads(overview([status], READ).json())["flows"]
+    assert (flow["groups"]["at"], flow["groups"]["problem"]) == (None, "")
+    assert (flow["configs"]["at"], flow["configs"]["problem"]) == (None, f"refused {EVIL}")
+    assert (flow["acls"]["at"], flow["acls"]["problem"]) == (now - 7, "it is denied")
+    assert len(flow["acls"]["acls"]) == 1, "what the last one has found"
+
+
 def test_a_retrying_flow_says_why() -> None:
     status = running(of("orders", 0))
     status.tell_problem("cluster backup does not answer: connection refused")

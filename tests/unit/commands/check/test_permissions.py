@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirror.commands.check.beside_checks import finding
+from mirror.commands.check.beside_checks import beside_checks, finding
 from mirror.commands.check.inspection import Description
 from mirror.commands.check.permissions import CONTROL_TOPICS, Kind, Need, commands, needs, script, words
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
@@ -53,6 +53,29 @@ def test_what_is_switched_off_needs_nothing() -> None:
     assert ("primary", "topic", "clicks,orders", "Describe, Read") in other
     assert ("backup", "topic", "primary.", "Alter, Create, Describe, Read, Write") in other
     assert not [each for each in other if each[0] == "primary" and "Write" in each[3]], "the source is only read"
+
+
+@pytest.mark.parametrize(
+    ("login", "sync_acls", "warned"),
+    [
+        ({"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": "us"}, True, False),
+        ({"security.protocol": "SSL", "ssl.certificate.location": "us.pem"}, True, True),
+        ({"security.protocol": "SSL", "ssl.certificate.location": "us.pem"}, False, False),
+    ],
+)
+def test_acl_sync_that_does_not_know_mirrors_own_user(login: dict[str, str], sync_acls: bool, warned: bool) -> None:
+    one = replace(settings(False), target=Cluster("backup", login, {}, {}), sync_acls=sync_acls)
+    everything = Description("id", (), (), frozenset({"DESCRIBE", "ALTER"}))
+    inspector: Any = SimpleNamespace()
+    said = list(beside_checks(one, (inspector, everything), (inspector, everything)))
+    assert [each.said for each in said if each.outcome != "OK"] == (
+        [
+            "mirror's user on backup is not known, because it does not log in with sasl.username: "
+            "a DENY for this user would be copied, and could lock mirror out"
+        ]
+        if warned
+        else []
+    )
 
 
 @pytest.mark.parametrize("syncs", [True, False])

@@ -1,0 +1,87 @@
+"""Rounds that a flow leader makes again and again: when the last one has ended, and why the newest one has failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from mirror.control.flow_leader_thread import FlowLeaderPart
+from mirror.settings import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What is known after a round, and before the first one has ended."""
+
+    # When the last round that succeeded has ended, in seconds since the Unix epoch. Before the first one: when the flow
+    # leader began with them. So rounds that never succeed look as old as those that succeed no more.
+    at: float
+    has_ended: bool = field(default=True, kw_only=True)  # False before the first one has
+    problem: str = field(default="", kw_only=True)  # why the newest one has failed; "" if it has not
+
+    @property
+    def ended_at(self) -> float | None:
+        """When the last round that succeeded has ended; None if none has yet."""
+        return self.at if self.has_ended else None
+
+
+Result = TypeVar("Result", bound=RoundResult)
+
+
+class LeaderRounds(FlowLeaderPart, Generic[Result]):
+    """Makes rounds in a thread of its own, and tells what is known of them."""
+
+    def __init__(self, name: str, flow: Flow, tell: Callable[[Result], object]) -> None:
+        """`tell` gets what is known, in another thread, and never after `stop` has returned."""
+        super().__init__(name, flow)
+        self._tell = tell
+        self._known: Result | None = None  # as last told; None before that, and after a stop
+
+    def stop(self) -> None:
+        """Tell the thread to end. The next one begins as if no round had ended."""
+        super().stop()
+        self._known = None
+
+    def reconfigure(self, flow: Flow) -> None:
+        """Stop, and follow these settings from the next `start` on. What is known stays if rounds are still wanted."""
+        self._flow = flow
+        super().stop()
+        if not self.wanted:
+            self._known = None
+
+    def _work(self, stopping: threading.Event) -> None:
+        self._thread.tell(self._begin)
+        self._make_rounds(stopping)
+
+    @abstractmethod
+    def _make_rounds(self, stopping: threading.Event) -> None:
+        """Make rounds until `stopping` is set."""
+
+    @abstractmethod
+    def _none_yet(self, at: float) -> Result:
+        """What to tell before the first round has ended; they began `at` this time."""
+
+    def _begin(self) -> None:
+        """Tell that none has ended yet, unless the thread begins again: then the time goes on."""
+        if self._known is None:
+            self._publish(self._last())
+
+    def _last(self) -> Result:
+        """What was told last. Only what is told may ask for it."""
+        return self._known or self._none_yet(time.time())
+
+    def _publish(self, result: Result) -> None:
+        self._known = result
+        self._tell(result)
+
+    def _tell_end(self, result: Result) -> None:
+        """Tell what a round has found."""
+        self._thread.tell(lambda: self._publish(result))
+
+    def _tell_failed(self, problem: str) -> None:
+        """Tell that a round has failed. What the last one has found stays."""
+        self._thread.tell(lambda: self._publish(replace(self._last(), problem=problem)))
