@@ -299,6 +299,18 @@ def test_a_flows_own_property_holds_for_the_cluster_and_that_is_said(tmp_path: P
     assert sorted(fates(found)[f"a->{each}.consumer.client.rack"] for each in "bc") == ["different", "not possible"]
 
 
+@pytest.mark.parametrize(
+    "value, fate, written", [("_", "different", "_"), (".", "not needed", "."), ("/", "not needed", ".")]
+)
+def test_identity_needs_the_separator_for_heartbeats_and_internal_topics_only(
+    tmp_path: Path, value: str, fate: str, written: str
+) -> None:
+    text = f"{SHORT}replication.policy.class=x.IdentityReplicationPolicy\nreplication.policy.separator={value}\n"
+    found = converted(tmp_path, text)
+    (flow,) = loaded(tmp_path, found).flows
+    assert (flow.separator, fates(found)["replication.policy.separator"]) == (written, fate)
+
+
 def test_for_a_policy_of_the_users_own_the_ways_are_named(tmp_path: Path) -> None:
     said = why(converted(tmp_path, f"{SHORT}replication.policy.class=x.Mine\n"), "replication.policy.class")
     assert "the template remote_topic" in said and "Python, with its path as replication_policy" in said
