@@ -17,8 +17,7 @@ from mirror.commands.convert.entries import (
     ParsedInput,
     Unreadable,
 )
-from mirror.commands.convert.setting import look_up
-from mirror.commands.convert.strimzi_cluster import Lines, cluster, leaves
+from mirror.commands.convert.strimzi_cluster import UNKNOWN, Lines, cluster, leaves
 from mirror.commands.convert.table import STRIMZI
 
 MIRRORS_MAX = 1_000
@@ -114,7 +113,7 @@ class _Mirror:
             elif name in CONNECTORS:
                 yield from self._connector(mapping(value, key), key, path)
             else:
-                yield Judged(InputEntry(key, "", self._lines.get(path)), name, "unknown key", "not possible")
+                yield _of_table(InputEntry(key, "", self._lines.get(path)), f"<mirror>.{name}")
 
     def _connector(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
         if CONNECTORS[str(path[-1])] == "MirrorHeartbeatConnector":
@@ -127,8 +126,7 @@ class _Mirror:
             if name == "config":
                 yield from self._config(mapping(value, f"{key}.config"), f"{key}.config", here)
             else:
-                setting = look_up(STRIMZI, f"<connector>.{name}") or STRIMZI["<connector>.*"]
-                yield Judged(InputEntry(f"{key}.{name}", "", self._lines.get(here)), setting.name)
+                yield _of_table(InputEntry(f"{key}.{name}", "", self._lines.get(here)), f"<connector>.{name}")
 
     def _config(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
         kind = CONNECTORS[str(path[-2])]
@@ -146,11 +144,13 @@ class _Mirror:
 
 
 def _judged(key: str, value: Any, path: tuple[str | int, ...], lines: Lines) -> Judged:
-    setting = look_up(STRIMZI, key)
-    entry = InputEntry(key, next(iter(leaves(value, key)))[1], lines.get(path))
-    return Judged(
-        entry, setting.name if setting else key, "" if setting else "unknown key", "" if setting else "not possible"
-    )
+    return _of_table(InputEntry(key, next(iter(leaves(value, key)))[1], lines.get(path)), key)
+
+
+def _of_table(entry: InputEntry, name: str) -> Judged:
+    if name in STRIMZI:
+        return Judged(entry, name)
+    return Judged(entry, name, UNKNOWN, "not possible")
 
 
 def _list(value: Any, key: str) -> list[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mirror.commands.convert import scopes
 from mirror.commands.convert.connectors import mapping, scalar
 from mirror.commands.convert.entries import ClusterScope, InputEntry, Item, Judged, Kind
-from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.table import STRIMZI
 
 Path = tuple[str | int, ...]
@@ -34,6 +34,7 @@ SECRETS = {
     "certificateAndKey.certificate": "ssl.certificate.pem",
     "certificateAndKey.key": "ssl.key.pem",
 }
+UNKNOWN = "unknown key: Strimzi's resource has none of this name here"
 IN_VARIABLE = "an environment variable holds what it names; let the pod have it from the secret"
 
 
@@ -75,9 +76,8 @@ class _Cluster:
             elif name == "authentication":
                 yield from self._authentication(value)
             else:
-                setting = look_up(STRIMZI, f"spec.target.{name}") if self._path == ("spec", "target") else None
-                known = setting and setting.name != "spec.*"
-                text = "" if known else "unknown key"
+                known = self._path == ("spec", "target") and f"spec.target.{name}" in STRIMZI
+                text = "" if known else UNKNOWN
                 yield Judged(self._entry(name, ""), f"spec.target.{name}", text, "" if known else "not possible")
 
     def _entry(self, name: str, value: str) -> InputEntry:
@@ -109,6 +109,9 @@ class _Cluster:
             entry = self._entry(key, f"all certificates of the Kubernetes secrets {secrets}, one after the other")
             if first and not self._has_login():
                 yield self._ours(InputEntry(entry.key, "SSL", entry.line), "security.protocol")
+            if not re.match(r"tls(\.trustedCertificates\b|$)", key):
+                yield Judged(entry, key, UNKNOWN, "not possible")
+                continue
             if first and named:
                 yield self._ours(entry, "ssl.ca.pem", "secret")
             elif named or not first:
@@ -157,8 +160,10 @@ class _Cluster:
                 yield self._ours(InputEntry(entry.key, protocol, entry.line), "security.protocol")
             elif name.startswith("config."):
                 yield Item(entry, name.removeprefix("config."), ClusterScope(self._alias), scopes.CLUSTER)
-            else:
+            elif name == "sasl":
                 yield Judged(entry, key, "security.protocol says it", "not needed")
+            else:
+                yield Judged(entry, key, UNKNOWN, "not possible")
 
     def _type(self, entry: InputEntry, kind: str) -> Iterator[Item]:
         if kind == "tls":

@@ -10,6 +10,7 @@ NO_WORKERS = "mirror has no Connect workers"
 NO_STORAGE = "mirror keeps positions in a group on the target, and its plan on a topic there"
 RAW = "mirror copies keys, values and headers as the bytes that they are"
 NO_REST = "mirror has no REST interface; its pages are at http.host and http.port"
+OFFSETS = "mirror status shows the positions, and mirror resume --at changes one"
 DEPLOYMENT = "it describes the deployment: deploy/chart is mirror's"
 
 CONNECT = (
@@ -93,7 +94,13 @@ STRIMZI = (
         "the tasks are Python; spark.driver.memory is the JVM's memory",
     ),
     S("spec.externalConfiguration", "", "not needed", "", DEPLOYMENT),
-    S("spec.*", "", "not needed", "", DEPLOYMENT),
+    S("spec.image", "", "not needed", "", DEPLOYMENT),
+    S("spec.resources", "", "not needed", "", DEPLOYMENT),
+    S("spec.livenessProbe", "", "not needed", "", DEPLOYMENT),
+    S("spec.readinessProbe", "", "not needed", "", DEPLOYMENT),
+    S("spec.jmxOptions", "", "not needed", "", "mirror serves /metrics for Prometheus by itself"),
+    S("spec.clientRackInitImage", "", "not needed", "", "it is for spec.rack"),
+    S("spec.template", "", "not needed", "", DEPLOYMENT),
     S("spec.target.groupId", "", "not needed", "", NO_STORAGE),
     S("spec.target.configStorageTopic", "", "not needed", "", NO_STORAGE),
     S("spec.target.offsetStorageTopic", "", "not needed", "", NO_STORAGE),
@@ -132,5 +139,7 @@ STRIMZI = (
     S("<connector>.autoRestart", "", "not needed", "", "mirror starts what has failed again"),
     S("<connector>.pause", "false", "different", "", "give the order with mirror pause"),
     S("<connector>.state", "running", "different", "", "give the order with mirror pause"),
-    S("<connector>.*", "", "not needed", "", DEPLOYMENT),
+    S("<connector>.version", "", "not needed", "", "mirror has no plugins"),
+    S("<connector>.listOffsets", "", "not needed", "", OFFSETS),
+    S("<connector>.alterOffsets", "", "not needed", "", OFFSETS),
 )

@@ -1,0 +1,80 @@
+"""Strimzi's resource: which keys it has, and which connectors it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mirror.commands.convert.command import Conversion
+from mirror.commands.convert.table import STRIMZI
+from tests.unit.commands.convert.test_convert import converted, fates, why
+
+# KafkaMirrorMaker2Spec, KafkaMirrorMaker2TargetClusterSpec and KafkaMirrorMaker2ConnectorSpec of Strimzi's API, v1beta2
+# and v1, without what the code reads itself.
+KNOWN = """
+spec.version spec.replicas spec.image spec.resources spec.livenessProbe spec.readinessProbe spec.jvmOptions
+spec.jmxOptions spec.logging spec.clientRackInitImage spec.rack spec.tracing spec.template spec.metricsConfig
+spec.externalConfiguration spec.connectCluster
+spec.target.groupId spec.target.configStorageTopic spec.target.offsetStorageTopic spec.target.statusStorageTopic
+<connector>.tasksMax <connector>.version <connector>.pause <connector>.autoRestart <connector>.state
+<connector>.listOffsets <connector>.alterOffsets
+"""
+
+
+def resource(**mirror: Any) -> dict[str, Any]:
+    return {
+        "kind": "KafkaMirrorMaker2",
+        "spec": {
+            "target": {"alias": "b", "bootstrapServers": "b:1"},
+            "mirrors": [{"source": {"alias": "a", "bootstrapServers": "a:1"}, "sourceConnector": {}, **mirror}],
+        },
+    }
+
+
+def of(folder: Path, tree: dict[str, Any]) -> Conversion:
+    return converted(folder, yaml.safe_dump(tree), "mm2.yaml")
+
+
+def test_the_table_has_each_key_of_the_api() -> None:
+    assert [name for name in KNOWN.split() if name not in STRIMZI] == []
+    assert [name for name in STRIMZI if name.endswith("*")] == [], "what fits everything hides typing errors"
+
+
+@pytest.mark.parametrize("name", ["replicas", "image", "resources", "template", "jmxOptions", "clientRackInitImage"])
+def test_what_describes_the_deployment_is_not_needed(tmp_path: Path, name: str) -> None:
+    tree = resource()
+    tree["spec"][name] = {"x": 1}
+    found = of(tmp_path, tree)
+    assert fates(found)[f"spec.{name}"] == "not needed" and found.whole
+
+
+UNKNOWN = {
+    "spec.miirors": lambda tree: tree["spec"].update(miirors=[]),
+    "spec.target.groupid": lambda tree: tree["spec"]["target"].update(groupid="x"),
+    "spec.mirrors[0].topicPattern": lambda tree: tree["spec"]["mirrors"][0].update(topicPattern="x"),
+    "spec.mirrors[0].sourceConnector.confg": lambda tree: tree["spec"]["mirrors"][0].update(
+        sourceConnector={"confg": {"offset.lag.max": 1}}
+    ),
+    "spec.mirrors[0].source.boostrapServers": lambda tree: tree["spec"]["mirrors"][0]["source"].update(
+        boostrapServers="x"
+    ),
+    "spec.target.tls.trustedCertificate[0].secretName": lambda tree: tree["spec"]["target"].update(
+        tls={"trustedCertificate": [{"secretName": "x"}]}
+    ),
+    "spec.target.authentication.confg.sasl.mechanism": lambda tree: tree["spec"]["target"].update(
+        authentication={"type": "custom", "sasl": True, "confg": {"sasl.mechanism": "PLAIN"}}
+    ),
+    "sepc": lambda tree: tree.update(sepc=1),
+}
+
+
+@pytest.mark.parametrize("key", UNKNOWN)
+def test_a_key_that_the_resource_does_not_have_is_said(tmp_path: Path, key: str) -> None:
+    tree = resource()
+    UNKNOWN[key](tree)
+    found = of(tmp_path, tree)
+    assert fates(found)[key] == "not possible" and why(found, key).startswith("unknown key")
+    assert not found.whole and f"#   {key}\n" in found.text
