@@ -122,7 +122,10 @@ def of_cluster(entry: InputEntry, name: str, alias: str, flows: Sequence[FlowNam
     elif is_common(name):
         yield Item(entry, name, ClusterScope(alias), CLUSTER)
     elif name == "exactly.once.source.support":
-        yield from (Item(entry, name, FlowScope(*flow), CLUSTER) for flow in flows if flow[1] == alias)
+        theirs = [flow for flow in flows if flow[1] == alias]
+        yield from (Item(entry, name, FlowScope(*flow), CLUSTER) for flow in theirs)
+        if not theirs:
+            yield Judged(entry, name, f"no flow copies to {alias}, and it is about the target's workers", "not needed")
     elif look_up(WORKERS, name):
         yield Judged(entry, name)
     elif look_up(CONNECTORS, name):

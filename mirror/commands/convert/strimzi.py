@@ -17,7 +17,7 @@ from mirror.commands.convert.entries import (
     ParsedInput,
     Unreadable,
 )
-from mirror.commands.convert.strimzi_cluster import UNKNOWN, Lines, cluster, leaves
+from mirror.commands.convert.strimzi_cluster import EMPTY, UNKNOWN, Lines, Path, cluster, leaves
 from mirror.commands.convert.table import STRIMZI
 
 MIRRORS_MAX = 1_000
@@ -46,23 +46,14 @@ def parsed(tree: Any, lines: Lines) -> ParsedInput:
     for name, value in spec.items():
         if name not in ("clusters", "mirrors", "target"):
             found.append(_judged(f"spec.{name}", value, ("spec", name), lines))
-    aliases, target = list[str](), str(spec.get("connectCluster") or "")
-    for index, value in enumerate(_list(spec.get("clusters"), "spec.clusters")):
-        aliases.append(_alias(value, f"spec.clusters[{index}]"))
-        found += cluster(value, aliases[-1], ("spec", "clusters", index), lines)
-    if "target" in spec:
-        target = _alias(spec["target"], "spec.target", "target")
-        aliases.append(target)
-        found += cluster(spec["target"], target, ("spec", "target"), lines)
-    flows: list[FlowName] = []
-    mirrors = _list(spec.get("mirrors"), "spec.mirrors")
-    if not 1 <= len(mirrors) <= MIRRORS_MAX:
-        raise Unreadable(f"spec.mirrors must be a list of 1 to {MIRRORS_MAX:,} mirrors", lines.get(("spec",)))
-    for index, value in enumerate(mirrors):
-        mirror = _Mirror(mapping(value, f"spec.mirrors[{index}]"), index, target, lines)
-        flows.append(mirror.flow)
-        found += mirror.all()
-        aliases += [mirror.flow[0]] if "source" in value else []
+    clusters, target = _clusters(spec)
+    mirrors = _mirrors(spec, target, lines)
+    flows = [mirror.flow for mirror in mirrors]
+    for alias, path, value in clusters:
+        found += cluster(value, alias, path, lines, flows)
+    for mirror in mirrors:
+        found += mirror.all(flows)
+    aliases = [alias for alias, *_ in clusters] + [mirror.flow[0] for mirror in mirrors if mirror.has("source")]
     unknown = next((alias for flow in flows for alias in flow if alias not in aliases), None)
     if unknown is not None:
         raise Unreadable(f"spec.mirrors names the cluster {unknown:.100}, which is not there", lines.get(("spec",)))
@@ -74,12 +65,32 @@ def parsed(tree: Any, lines: Lines) -> ParsedInput:
     judged += [Judged(each.entry, each.name, "no mirror has this cluster", "not needed") for each in unused]
     kept = tuple(each for each in items if isinstance(each.scope, FlowScope) or each.scope.alias in used)
     names = tuple(dict.fromkeys(flows))
-    return ParsedInput("resource", used, names, kept, tuple(judged), unchecked=_unchecked(flows, mirrors))
+    return ParsedInput("resource", used, names, kept, tuple(judged), unchecked=_unchecked(mirrors))
 
 
-def _unchecked(flows: Sequence[FlowName], mirrors: Sequence[Any]) -> tuple[FlowName, ...]:
-    checked = {flow for flow, value in zip(flows, mirrors, strict=True) if "checkpointConnector" in value}
-    return tuple(flow for flow in dict.fromkeys(flows) if flow not in checked)
+def _clusters(spec: Mapping[str, Any]) -> tuple[list[tuple[str, Path, Any]], str]:
+    """The clusters with their aliases and paths, and the alias of the one that the workers belong to."""
+    found: list[tuple[str, Path, Any]] = []
+    for index, value in enumerate(_list(spec.get("clusters"), "spec.clusters")):
+        found.append((_alias(value, f"spec.clusters[{index}]"), ("spec", "clusters", index), value))
+    if "target" not in spec:
+        return found, str(spec.get("connectCluster") or "")
+    target = _alias(spec["target"], "spec.target", "target")
+    return [*found, (target, ("spec", "target"), spec["target"])], target
+
+
+def _mirrors(spec: Mapping[str, Any], target: str, lines: Lines) -> list[_Mirror]:
+    mirrors = _list(spec.get("mirrors"), "spec.mirrors")
+    if not 1 <= len(mirrors) <= MIRRORS_MAX:
+        raise Unreadable(f"spec.mirrors must be a list of 1 to {MIRRORS_MAX:,} mirrors", lines.get(("spec",)))
+    return [
+        _Mirror(mapping(value, f"spec.mirrors[{index}]"), index, target, lines) for index, value in enumerate(mirrors)
+    ]
+
+
+def _unchecked(mirrors: Sequence[_Mirror]) -> tuple[FlowName, ...]:
+    checked = {mirror.flow for mirror in mirrors if mirror.has("checkpointConnector")}
+    return tuple(flow for flow in dict.fromkeys(mirror.flow for mirror in mirrors) if flow not in checked)
 
 
 class _Mirror:
@@ -98,11 +109,16 @@ class _Mirror:
         if not all(self.flow) or self.flow[0] == self.flow[1]:
             raise Unreadable(f"{self._key} needs a source and another target", lines.get(self._path))
 
-    def all(self) -> Iterator[Item | Judged]:
+    def has(self, name: str) -> bool:
+        """True if the mirror has this key."""
+        return name in self._tree
+
+    def all(self, flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
+        """What each key is about. `flows` are those of all mirrors."""
         for name, value in self._tree.items():
             key, path = f"{self._key}.{name}", (*self._path, name)
             if name == "source":
-                yield from cluster(value, self.flow[0], path, self._lines)
+                yield from cluster(value, self.flow[0], path, self._lines, flows)
             elif name in ("sourceCluster", "targetCluster"):
                 ours = "flows[].source" if name == "sourceCluster" else "flows[].target"
                 yield Judged(InputEntry(key, scalar(value, key), self._lines.get(path)), name, "", "renamed", ours)
@@ -123,7 +139,9 @@ class _Mirror:
             yield Judged(InputEntry(key, "", self._lines.get(path)), key, "one flow does what they do", "not needed")
         for name, value in tree.items():
             here = (*path, name)
-            if name == "config":
+            if name == "config" and value == {}:
+                yield Judged(InputEntry(f"{key}.{name}", "", self._lines.get(here)), name, EMPTY, "not needed")
+            elif name == "config":
                 yield from self._config(mapping(value, f"{key}.config"), f"{key}.config", here)
             else:
                 yield _of_table(InputEntry(f"{key}.{name}", "", self._lines.get(here)), f"<connector>.{name}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirror.commands.convert import scopes
 from mirror.commands.convert.connectors import mapping, scalar
-from mirror.commands.convert.entries import ClusterScope, InputEntry, Item, Judged, Kind
+from mirror.commands.convert.entries import ClusterScope, FlowName, InputEntry, Item, Judged, Kind
 from mirror.commands.convert.table import STRIMZI
 
 Path = tuple[str | int, ...]
@@ -35,6 +35,7 @@ SECRETS = {
     "certificateAndKey.key": "ssl.key.pem",
 }
 UNKNOWN = "unknown key: Strimzi's resource has none of this name here"
+EMPTY = "it is empty"
 IN_VARIABLE = "an environment variable holds what it names; let the pod have it from the secret"
 
 
@@ -50,18 +51,21 @@ def leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
         yield key, "" if isinstance(value, dict | list) else scalar(value, key)
 
 
-def cluster(value: Any, alias: str, path: Path, lines: Lines) -> Iterator[Item | Judged]:
-    """What each key of a cluster is about. Raises Unreadable."""
-    return _Cluster(value, alias, path, lines).all()
+def cluster(
+    value: Any, alias: str, path: Path, lines: Lines, flows: Sequence[FlowName] = ()
+) -> Iterator[Item | Judged]:
+    """What each key of a cluster is about. `flows` are those of the resource. Raises Unreadable."""
+    return _Cluster(value, alias, path, lines, flows).all()
 
 
 class _Cluster:
-    def __init__(self, tree: Any, alias: str, path: Path, lines: Lines) -> None:
+    def __init__(self, tree: Any, alias: str, path: Path, lines: Lines, flows: Sequence[FlowName]) -> None:
         self._key = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)[1:]
         self._tree = mapping(tree, self._key, lines.get(path))
         self._alias = alias
         self._path = path
         self._lines = lines
+        self._flows = flows
 
     def all(self) -> Iterator[Item | Judged]:
         for name, value in self._tree.items():
@@ -69,6 +73,8 @@ class _Cluster:
                 yield Judged(self._entry("alias", self._alias), name, "", "same", "clusters")
             elif name == "bootstrapServers":
                 yield self._ours(self._entry(name, scalar(value, f"{self._key}.{name}")), "bootstrap.servers")
+            elif name in ("config", "authentication") and value == {}:
+                yield Judged(self._entry(name, ""), name, EMPTY, "not needed")
             elif name == "config":
                 yield from self._config(value)
             elif name == "tls":
@@ -96,7 +102,7 @@ class _Cluster:
                 scalar(inner, f"{self._key}.config.{name}"),
                 self._lines.get((*self._path, "config", name)),
             )
-            yield from scopes.of_cluster(entry, name, self._alias, ())
+            yield from scopes.of_cluster(entry, name, self._alias, self._flows)
 
     def _tls(self, value: Any) -> Iterator[Item | Judged]:
         certificates = value.get("trustedCertificates") if isinstance(value, dict) else None

@@ -375,6 +375,7 @@ BAD_JSON = [
     ("\xff{", "no key clusters"),
 ]
 HEAD = "kind: KafkaMirrorMaker2\n"
+MIRRORS = "mirrors: [{sourceCluster: a, targetCluster: b}]"
 BILLIONS = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi"))
 BAD_YAML = [
     ("a: b", "not a resource of the kind KafkaMirrorMaker2"),
@@ -387,8 +388,8 @@ BAD_YAML = [
     (f"{HEAD}spec: {{mirrors: [{{sourceCluster: a, targetCluster: b}}]}}", "names the cluster a, which is not there"),
     (f"{HEAD}spec: {{clusters: [1], mirrors: [1]}}", "spec.clusters[0] must be a mapping"),
     (f"{HEAD}spec: {{clusters: [{{x: 1}}], mirrors: [1]}}", "spec.clusters[0] needs an alias"),
-    (f"{HEAD}spec: {{clusters: [{{alias: a, config: 1}}], mirrors: [1]}}", "config must be a mapping"),
-    (f"{HEAD}spec: {{clusters: [{{alias: a, config: {{x: [1]}}}}], mirrors: [1]}}", "config.x: must be a single value"),
+    (f"{HEAD}spec: {{clusters: [{{alias: a, config: 1}}], {MIRRORS}}}", "config must be a mapping"),
+    (f"{HEAD}spec: {{clusters: [{{alias: a, config: {{x: [1]}}}}], {MIRRORS}}}", "config.x: must be a single value"),
     (f"{HEAD}spec: [", "2: bad YAML"),
     (f"{HEAD}spec: 1\nspec: 2", "3: duplicate key"),
     (f"{HEAD}spec: !!python/object:os.system x", "unknown YAML tag"),

@@ -78,3 +78,16 @@ def test_a_key_that_the_resource_does_not_have_is_said(tmp_path: Path, key: str)
     found = of(tmp_path, tree)
     assert fates(found)[key] == "not possible" and why(found, key).startswith("unknown key")
     assert not found.whole and f"#   {key}\n" in found.text
+
+
+@pytest.mark.parametrize("place, fate, exactly_once", [("target", "renamed", True), ("source", "not needed", None)])
+def test_exactly_once_of_the_workers_is_that_of_the_target(
+    tmp_path: Path, place: str, fate: str, exactly_once: bool | None
+) -> None:
+    tree = resource()
+    cluster = tree["spec"]["target"] if place == "target" else tree["spec"]["mirrors"][0]["source"]
+    cluster["config"] = {"exactly.once.source.support": "enabled"}
+    found = of(tmp_path, tree)
+    key = {"target": "spec.target", "source": "spec.mirrors[0].source"}[place]
+    assert fates(found)[f"{key}.config.exactly.once.source.support"] == fate
+    assert yaml.safe_load(found.text)["flows"][0].get("exactly_once") is exactly_once
