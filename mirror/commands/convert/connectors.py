@@ -142,7 +142,9 @@ def _identity(connector: Connector) -> tuple[str, FlowName]:
 
 
 def _placed(entry: InputEntry, name: str, flow: FlowName, kind: str) -> Iterator[Item | Judged]:
-    if name.startswith(" "):
+    if name in (" name", "name") and kind == CLASSES[0]:
+        yield scopes.for_adopt(entry, "name", [flow])
+    elif name.startswith(" "):
         yield Judged(entry, name.strip(), "Connect's own; a flow's name is <source>-><target>", "not needed")
     elif re.fullmatch(r"(source|target)\.cluster\.alias", name):
         yield Judged(entry, name, "", "renamed", f"flows[].{name.partition('.')[0]}")

@@ -82,9 +82,15 @@ class _Cluster:
             elif name == "authentication":
                 yield from self._authentication(value)
             else:
-                known = self._path == ("spec", "target") and f"spec.target.{name}" in STRIMZI
-                text = "" if known else UNKNOWN
-                yield Judged(self._entry(name, ""), f"spec.target.{name}", text, "" if known else "not possible")
+                yield self._of_target(name, value)
+
+    def _of_target(self, name: str, value: Any) -> Judged:
+        """A key that only the cluster of the workers has, or none."""
+        full = f"spec.target.{name}"
+        if self._path != ("spec", "target") or full not in STRIMZI:
+            return Judged(self._entry(name, ""), full, UNKNOWN, "not possible")
+        entry = self._entry(name, scalar(value, full))
+        return scopes.for_adopt(entry, full, self._flows) if full in scopes.ADOPT else Judged(entry, full)
 
     def _entry(self, name: str, value: str) -> InputEntry:
         first = name.partition(".")[0].partition("[")[0]

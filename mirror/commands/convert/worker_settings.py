@@ -8,6 +8,8 @@ S = Setting
 
 NO_WORKERS = "mirror has no Connect workers"
 NO_STORAGE = "mirror keeps positions in a group on the target, and its plan on a topic there"
+ADOPT_TOPIC = "mirror adopt needs another name than MirrorMaker's own as --offsets-topic"
+ADOPT_GROUP = "mirror adopt needs another one than <source>-mm2 as --worker-group"
 RAW = "mirror copies keys, values and headers as the bytes that they are"
 NO_REST = "mirror has no REST interface; its pages are at http.host and http.port"
 OFFSETS = "mirror status shows the positions, and mirror resume --at changes one"
@@ -19,7 +21,7 @@ CONNECT = (
         "<source>-mm2",
         "not needed",
         "",
-        "no consumer joins a group; flows[].group names the group that holds the positions",
+        "no consumer joins a group; flows[].group names the group that holds the positions; " + ADOPT_GROUP,
     ),
     S(
         "client.id",
@@ -35,8 +37,9 @@ CONNECT = (
     S("header.converter", "ByteArrayConverter", "not needed", "", RAW),
     S("header.converter.*", "", "not needed", "", RAW),
     S("internal.*", "", "not needed", "", NO_WORKERS),
+    S("offset.storage.topic", "mm2-offsets.<source>.internal", "not needed", "", f"{NO_STORAGE}; {ADOPT_TOPIC}"),
     S("offset.storage.*", "", "not needed", "", NO_STORAGE),
-    S("offsets.storage.topic", "", "not needed", "", NO_STORAGE),
+    S("offsets.storage.topic", "", "not needed", "", f"{NO_STORAGE}; {ADOPT_TOPIC}"),
     S("config.storage.*", "", "not needed", "", NO_STORAGE),
     S("status.storage.*", "", "not needed", "", NO_STORAGE),
     S("listeners", "", "not needed", "", NO_REST),
@@ -101,9 +104,9 @@ STRIMZI = (
     S("spec.jmxOptions", "", "not needed", "", "mirror serves /metrics for Prometheus by itself"),
     S("spec.clientRackInitImage", "", "not needed", "", "it is for spec.rack"),
     S("spec.template", "", "not needed", "", DEPLOYMENT),
-    S("spec.target.groupId", "", "not needed", "", NO_STORAGE),
+    S("spec.target.groupId", "", "not needed", "", f"{NO_WORKERS}; {ADOPT_GROUP}"),
     S("spec.target.configStorageTopic", "", "not needed", "", NO_STORAGE),
-    S("spec.target.offsetStorageTopic", "", "not needed", "", NO_STORAGE),
+    S("spec.target.offsetStorageTopic", "", "not needed", "", f"{NO_STORAGE}; {ADOPT_TOPIC}"),
     S("spec.target.statusStorageTopic", "", "not needed", "", NO_STORAGE),
     S("<cluster>.alias", "", "same", "clusters"),
     S("<cluster>.bootstrapServers", "", "renamed", "clusters.<alias>.bootstrap.servers"),

@@ -311,6 +311,36 @@ def test_identity_needs_the_separator_for_heartbeats_and_internal_topics_only(
     assert (flow.separator, fates(found)["replication.policy.separator"]) == (written, fate)
 
 
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("offset.storage.topic=x", "--offsets-topic x"),
+        ("b.offset.storage.topic=x", "--offsets-topic x"),
+        ("b.offset.storage.topic=mm2-offsets.a.internal", "knows this name"),
+        ("b.group.id=x", "--worker-group x"),
+        ("b.group.id=a-mm2", "knows this name"),
+        ("a->b.offsets.storage.topic=x", "--offsets-topic x"),
+    ],
+)
+def test_what_mirror_adopt_has_to_be_told_is_said(tmp_path: Path, line: str, said: str) -> None:
+    key = line.partition("=")[0]
+    found = converted(tmp_path, f"{SHORT}{line}\n")
+    assert fates(found)[key] == "not needed" and why(found, key).endswith(said) and "mirror adopt" in why(found, key)
+
+
+@pytest.mark.parametrize("key", ["a.group.id", "a.offset.storage.topic", "group.id"])
+def test_what_mirrormaker_does_not_read_mirror_adopt_need_not_know(tmp_path: Path, key: str) -> None:
+    """MirrorMaker's workers belong to the target, and it takes no group.id from the whole file."""
+    assert "give it to" not in why(converted(tmp_path, f"{SHORT}{key}=x\n"), key)
+
+
+def test_a_source_connectors_name_is_for_mirror_adopt(tmp_path: Path) -> None:
+    found = converted(tmp_path, CONNECTORS, "mm2.json")
+    for key in ("[0].name", "[0].config.name"):
+        assert why(found, key).endswith("give it to mirror adopt: --connector source")
+    assert "adopt" not in why(found, "[1].name")
+
+
 def test_for_a_policy_of_the_users_own_the_ways_are_named(tmp_path: Path) -> None:
     said = why(converted(tmp_path, f"{SHORT}replication.policy.class=x.Mine\n"), "replication.policy.class")
     assert "the template remote_topic" in said and "Python, with its path as replication_policy" in said

@@ -91,3 +91,17 @@ def test_exactly_once_of_the_workers_is_that_of_the_target(
     key = {"target": "spec.target", "source": "spec.mirrors[0].source"}[place]
     assert fates(found)[f"{key}.config.exactly.once.source.support"] == fate
     assert yaml.safe_load(found.text)["flows"][0].get("exactly_once") is exactly_once
+
+
+def test_what_mirror_adopt_needs_of_the_workers(tmp_path: Path) -> None:
+    tree = resource()
+    tree["spec"]["target"] |= {"groupId": "g", "offsetStorageTopic": "o", "configStorageTopic": "c"}
+    found = of(tmp_path, tree)
+    assert why(found, "spec.target.offsetStorageTopic").endswith("give it to mirror adopt: --offsets-topic o")
+    assert why(found, "spec.target.groupId").endswith("give it to mirror adopt: --worker-group g")
+    assert "adopt" not in why(found, "spec.target.configStorageTopic")
+    tree = resource()
+    tree["spec"]["target"]["config"] = {"offset.storage.topic": "o", "group.id": "g"}
+    found = of(tmp_path, tree)
+    assert why(found, "spec.target.config.offset.storage.topic").endswith("--offsets-topic o")
+    assert why(found, "spec.target.config.group.id").endswith("--worker-group g")
