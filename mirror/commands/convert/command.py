@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mirror.commands.convert import reading
+from mirror.commands.convert import msk, reading
 from mirror.commands.convert.client_settings import P12, PEM, TO_P12, TO_PEM
 from mirror.commands.convert.dedicated import CLUSTERS_MAX, FLOWS_MAX
 from mirror.commands.convert.draft import SHOWN, Draft, Row
@@ -24,6 +24,7 @@ from mirror.config.load import load
 from mirror.config.model import ClusterModel
 from mirror.config.value_types import NAME
 from mirror.errors import ConfigError
+from mirror.settings import TOKEN_PROVIDER
 from mirror.text import ABSENT, plural, printable
 
 # What MirrorMaker does if the file does not say otherwise, and mirror does not, or does in another way.
@@ -143,17 +144,15 @@ def _text(path: Path, parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) 
 
 def _by_hand(alias: str, draft: Draft, rows: tuple[Row, ...]) -> list[str]:
     """The lines of a cluster that a person has to complete, as comments."""
-    protocol = draft.values.get(("clusters", alias, "security.protocol"))
-    if protocol is None or "SSL" not in str(protocol[0].value):
-        return []
     whys = {row.why for row in rows}
-    lines = {
-        "ssl.ca.location": (PEM, f"ssl.ca.location: ca.pem # after {TO_PEM}"),
-        "ssl.keystore.location": (P12, f"ssl.keystore.location: client.p12 # after {TO_P12}"),
-    }
-    return [
-        text for name, (why, text) in lines.items() if why in whys and ("clusters", alias, name) not in draft.values
-    ]
+    region = f"{msk.CONFIG}: region=REGION # {msk.NO_REGION}"
+    has_provider = ("clusters", alias, TOKEN_PROVIDER) in draft.values
+    lines = {msk.CONFIG: region} if has_provider else {}
+    protocol = draft.values.get(("clusters", alias, "security.protocol"))
+    if protocol is not None and "SSL" in str(protocol[0].value):
+        lines |= {"ssl.ca.location": f"ssl.ca.location: ca.pem # after {TO_PEM}"} if PEM in whys else {}
+        lines |= {"ssl.keystore.location": f"ssl.keystore.location: client.p12 # after {TO_P12}"} if P12 in whys else {}
+    return [text for name, text in lines.items() if ("clusters", alias, name) not in draft.values]
 
 
 def _defaults(parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) -> Iterator[Row]:

@@ -264,7 +264,7 @@ def test_what_a_new_resource_becomes(tmp_path: Path) -> None:
         ("exactly.once.source.support=preparing", "exactly.once.source.support", "different", ""),
         ("offset-syncs.topic.location=source", "offset-syncs.topic.location", "different", ""),
         ("a.consumer.auto.offset.reset=none", "a.consumer.auto.offset.reset", "not possible", ""),
-        ("a.sasl.mechanism=AWS_MSK_IAM", "a.sasl.mechanism", "not possible", ""),
+        ("a.sasl.mechanism=AWS_MSK_IAM", "a.sasl.mechanism", "different", "token_provider: mirror.msk_iam.token"),
         ("a.sasl.jaas.config=${file:/x:y}", "a.sasl.jaas.config", "not possible", ""),
         ("a.ssl.keystore.location=/x.jks", "a.ssl.keystore.location", "not possible", ""),
         ("a.ssl.keystore.location=/x.p12", "a.ssl.keystore.location", "same", "ssl.keystore.location: /x.p12"),
