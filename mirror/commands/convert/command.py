@@ -15,6 +15,7 @@ from mirror.commands.convert.client_settings import P12, PEM, TO_P12, TO_PEM
 from mirror.commands.convert.dedicated import CLUSTERS_MAX, FLOWS_MAX
 from mirror.commands.convert.draft import SHOWN, Draft, Row
 from mirror.commands.convert.entries import FORMS, ParsedInput, Unreadable
+from mirror.commands.convert.halted import WOULD_RUN
 from mirror.commands.convert.setting import FATES, MISSING
 from mirror.commands.convert.table import CONNECTORS
 from mirror.commands.convert.variables import Variable, Variables
@@ -135,7 +136,7 @@ def _text(path: Path, parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) 
     if refused:
         head += [
             "Not carried, and a person has to decide (the account says why):",
-            *(f"  {row.key}" for row in refused),
+            *(f"  {row.key}" + (f": {row.why}" if WOULD_RUN in row.why else "") for row in refused),
         ]
     return written(
         draft.values, parsed.aliases, parsed.flows, head, {a: _by_hand(a, draft, rows) for a in parsed.aliases}

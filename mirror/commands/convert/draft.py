@@ -139,7 +139,7 @@ class Draft:
 
     def _take_all(self, items: Iterable[Item], verdict: Verdict) -> None:
         for item in items:
-            self._take(item.entry, verdict)
+            self._take(item.entry, Verdict(*item.said, verdict.puts) if item.said else verdict)
 
     def _take(self, entry: InputEntry, verdict: Verdict) -> None:
         kept = []

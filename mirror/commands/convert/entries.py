@@ -59,6 +59,13 @@ class FlowScope(NamedTuple):
 SettingScope = ClusterScope | FlowScope
 
 
+class Said(NamedTuple):
+    """What the account says of an item in place of what its own value would say."""
+
+    fate: Literal["same", "renamed", "different", "not possible"]
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """An entry as a setting of one flow, or as a property of one cluster."""
@@ -70,6 +77,7 @@ class Item:
     flow: FlowName | None = None  # of a cluster's property that only one flow has
     # What `name` is: Java's property, librdkafka's, or librdkafka's with a secret whose place `entry.value` names.
     kind: Kind = "java"
+    said: Said | None = None
 
 
 class Judged(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mirror.commands.convert import scopes
+from mirror.commands.convert import halted, scopes
 from mirror.commands.convert.connectors import mapping, scalar
 from mirror.commands.convert.entries import (
     ClusterScope,
@@ -16,6 +16,7 @@ from mirror.commands.convert.entries import (
     Judged,
     ParsedInput,
     Unreadable,
+    true,
 )
 from mirror.commands.convert.strimzi_cluster import EMPTY, UNKNOWN, Lines, Path, cluster, leaves
 from mirror.commands.convert.table import STRIMZI
@@ -132,19 +133,26 @@ class _Mirror:
                 yield _of_table(InputEntry(key, "", self._lines.get(path)), f"<mirror>.{name}")
 
     def _connector(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
-        if CONNECTORS[str(path[-1])] == "MirrorHeartbeatConnector":
+        kind, state = CONNECTORS[str(path[-1])], _state(tree, key)
+        if kind == "MirrorHeartbeatConnector":
             asking = InputEntry(key, "true", self._lines.get(path))
             yield scopes.heartbeats(asking, "emit.heartbeats.enabled", self.flow, scopes.FILE)
         elif not tree:
             yield Judged(InputEntry(key, "", self._lines.get(path)), key, "one flow does what they do", "not needed")
         for name, value in tree.items():
             here = (*path, name)
+            entry = InputEntry(f"{key}.{name}", "", self._lines.get(here))
             if name == "config" and value == {}:
-                yield Judged(InputEntry(f"{key}.{name}", "", self._lines.get(here)), name, EMPTY, "not needed")
+                yield Judged(entry, name, EMPTY, "not needed")
             elif name == "config":
-                yield from self._config(mapping(value, f"{key}.config"), f"{key}.config", here)
+                found = self._config(mapping(value, entry.key), entry.key, here)
+                yield from _idle(found) if halted.is_left_out(kind, state) else found
+            elif name == "pause" and "state" in tree:
+                yield Judged(entry, name, "state takes precedence", "not needed")
+            elif name in ("state", "pause"):
+                yield halted.of_state(entry, state, kind, self.flow)
             else:
-                yield _of_table(InputEntry(f"{key}.{name}", "", self._lines.get(here)), f"<connector>.{name}")
+                yield _of_table(entry, f"<connector>.{name}")
 
     def _config(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
         kind = CONNECTORS[str(path[-2])]
@@ -159,6 +167,18 @@ class _Mirror:
                     yield Judged(entry, name, f"it is the {path[-2]}'s own, and mirror has none", "not needed")
                 else:
                     yield each
+
+
+def _state(connector: Mapping[str, Any], key: str) -> str:
+    """The state that a connector is to have; empty if nothing is said."""
+    if "state" in connector:
+        return scalar(connector["state"], f"{key}.state")
+    return "paused" if true(scalar(connector.get("pause"), f"{key}.pause")) else ""
+
+
+def _idle(found: Iterator[Item | Judged]) -> Iterator[Judged]:
+    """The settings of a connector that does not run."""
+    return (Judged(each.entry, each.name, halted.IDLE, "not needed") for each in found)
 
 
 def _judged(key: str, value: Any, path: tuple[str | int, ...], lines: Lines) -> Judged:

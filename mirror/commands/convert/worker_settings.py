@@ -13,6 +13,10 @@ ADOPT_GROUP = "mirror adopt needs another one than <source>-mm2 as --worker-grou
 RAW = "mirror copies keys, values and headers as the bytes that they are"
 NO_REST = "mirror has no REST interface; its pages are at http.host and http.port"
 OFFSETS = "mirror status shows the positions, and mirror resume --at changes one"
+HALTED = (
+    "a stopped or paused sourceConnector: give the order with mirror pause before you start mirror, or take the flow "
+    "out; a checkpointConnector becomes groups.checkpoints: false, and a heartbeatConnector no heartbeats"
+)
 DEPLOYMENT = "it describes the deployment: deploy/chart is mirror's"
 
 CONNECT = (
@@ -140,8 +144,8 @@ STRIMZI = (
     ),
     S("<connector>.tasksMax", "1", "not needed", "", "mirror makes as many Spark tasks as spark.master gives cores"),
     S("<connector>.autoRestart", "", "not needed", "", "mirror starts what has failed again"),
-    S("<connector>.pause", "false", "different", "", "give the order with mirror pause"),
-    S("<connector>.state", "running", "different", "", "give the order with mirror pause"),
+    S("<connector>.pause", "false", "not possible", "", "paused, as if state said it; state takes precedence"),
+    S("<connector>.state", "running", "not possible", "", HALTED),
     S("<connector>.version", "", "not needed", "", "mirror has no plugins"),
     S("<connector>.listOffsets", "", "not needed", "", OFFSETS),
     S("<connector>.alterOffsets", "", "not needed", "", OFFSETS),

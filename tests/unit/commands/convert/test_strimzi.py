@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mirror.commands.convert import halted
 from mirror.commands.convert.command import Conversion
 from mirror.commands.convert.table import STRIMZI
 from tests.unit.commands.convert.test_convert import converted, fates, why
@@ -105,3 +106,59 @@ def test_what_mirror_adopt_needs_of_the_workers(tmp_path: Path) -> None:
     found = of(tmp_path, tree)
     assert why(found, "spec.target.config.offset.storage.topic").endswith("--offsets-topic o")
     assert why(found, "spec.target.config.group.id").endswith("--worker-group g")
+
+
+HALTED = [{"pause": True}, {"state": "paused"}, {"state": "stopped"}, {"state": "stopped", "pause": False}]
+
+
+@pytest.mark.parametrize("connector", HALTED)
+def test_a_source_connector_that_does_not_run_is_for_a_person_to_decide(
+    tmp_path: Path, connector: dict[str, Any]
+) -> None:
+    found = of(tmp_path, resource(sourceConnector=connector))
+    key = f"spec.mirrors[0].sourceConnector.{next(iter(connector))}"
+    assert fates(found)[key] == "not possible" and not found.whole
+    assert f"#   {key}: {halted.WOULD_RUN}" in found.text
+    assert "mirror pause" in halted.WOULD_RUN and "take the flow out" in halted.WOULD_RUN
+
+
+@pytest.mark.parametrize("connector", [{"pause": False}, {"state": "running"}, {"state": "running", "pause": True}])
+@pytest.mark.parametrize("name", ["sourceConnector", "checkpointConnector", "heartbeatConnector"])
+def test_a_connector_that_runs_is_nothing_to_decide(tmp_path: Path, name: str, connector: dict[str, Any]) -> None:
+    found = of(tmp_path, resource(**{name: connector}))
+    assert {fates(found)[f"spec.mirrors[0].{name}.{each}"] for each in connector} == {"not needed"} and found.whole
+
+
+@pytest.mark.parametrize("connector", HALTED)
+def test_a_checkpoint_connector_that_does_not_run_writes_no_checkpoints_and_syncs_no_group(
+    tmp_path: Path, connector: dict[str, Any]
+) -> None:
+    config = {"sync.group.offsets.enabled": True, "emit.checkpoints.interval.seconds": 5}
+    found = of(tmp_path, resource(checkpointConnector={**connector, "config": config}))
+    key = "spec.mirrors[0].checkpointConnector"
+    assert yaml.safe_load(found.text)["flows"][0]["groups"] == {"checkpoints": False}
+    assert fates(found)[f"{key}.{next(iter(connector))}"] == "different"
+    assert {why(found, f"{key}.config.{name}") for name in config} == {halted.IDLE}
+    assert found.whole
+
+
+@pytest.mark.parametrize("connector", HALTED)
+def test_a_heartbeat_connector_that_does_not_run_writes_no_heartbeats(
+    tmp_path: Path, connector: dict[str, Any]
+) -> None:
+    tree = resource()
+    spec = tree["spec"]
+    spec["clusters"] = [{"alias": alias, "bootstrapServers": f"{alias}:1"} for alias in "ab"]
+    del spec["target"]
+    config = {"config": {"emit.heartbeats.interval.seconds": 5}}
+    spec["mirrors"] = [
+        {"sourceCluster": "a", "targetCluster": "b", "sourceConnector": {}},
+        {"sourceCluster": "b", "targetCluster": "a", "sourceConnector": {}, "heartbeatConnector": config},
+    ]
+    first, *_ = yaml.safe_load(of(tmp_path, tree).text)["flows"]
+    assert first["heartbeats"] == {"enabled": True, "interval": "5s"}, "those of b->a are for a->b"
+    config |= connector
+    found = of(tmp_path, tree)
+    first, *_ = yaml.safe_load(found.text)["flows"]
+    assert first["heartbeats"] == {"enabled": False}
+    assert fates(found)[f"spec.mirrors[1].heartbeatConnector.{next(iter(connector))}"] == "different"
