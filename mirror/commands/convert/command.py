@@ -18,6 +18,7 @@ from mirror.commands.convert.entries import FORMS, ParsedInput, Unreadable
 from mirror.commands.convert.halted import WOULD_RUN
 from mirror.commands.convert.setting import FATES, MISSING
 from mirror.commands.convert.table import CONNECTORS
+from mirror.commands.convert.united import united
 from mirror.commands.convert.variables import Variable, Variables
 from mirror.commands.convert.written import written
 from mirror.commands.text_table import table
@@ -87,7 +88,7 @@ def save(found: Conversion, path: Path, force: bool) -> None:
 
 
 def _converted(path: Path) -> Conversion:
-    parsed = reading.read(path)
+    parsed = united(reading.read(path))
     if len(parsed.aliases) > CLUSTERS_MAX or len(parsed.flows) > FLOWS_MAX:
         raise Unreadable(f"more than {CLUSTERS_MAX} clusters or {FLOWS_MAX:,} flows: divide them among several files")
     for alias in parsed.aliases:

@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mirror.commands.convert import halted, scopes
-from mirror.commands.convert.entries import ClusterScope, FlowName, InputEntry, Item, Judged, ParsedInput, Unreadable
+from mirror.commands.convert.entries import (
+    ClusterScope,
+    FlowName,
+    InputEntry,
+    Item,
+    Judged,
+    ParsedInput,
+    Part,
+    Unreadable,
+)
 
 CLASSES = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 CONNECTORS_MAX = 1_000
@@ -109,14 +119,17 @@ def parsed(connectors: Sequence[Connector]) -> ParsedInput:
     copying: set[FlowName] = set()
     checked: set[FlowName] = set()
     found: list[Item | Judged] = []
-    for connector in connectors:
+    parts: list[tuple[Part, FlowName]] = []
+    for number, connector in enumerate(connectors):
         kind, flow = _identity(connector)
+        parts.append((Part(number, kind), flow))
         flows.setdefault(flow)
         if kind == CLASSES[0]:
             copying.add(flow)
         elif kind == CLASSES[1]:
             checked.add(flow)
-        found += (each for name, entry in connector.items() for each in _of_key(entry, name, flow, kind, connector))
+        every = (each for name, entry in connector.items() for each in _of_key(entry, name, flow, kind, connector))
+        found += (replace(each, part=parts[-1][0]) if isinstance(each, Item) else each for each in every)
     if not copying:
         raise Unreadable(f"no {CLASSES[0]} is among the connectors, and only that one copies records")
     found = [_kept(each, copying) for each in found]
@@ -127,6 +140,7 @@ def parsed(connectors: Sequence[Connector]) -> ParsedInput:
         tuple(each for each in found if isinstance(each, Item)),
         tuple(each for each in found if isinstance(each, Judged)),
         unchecked=tuple(flow for flow in copying_order(flows, copying) if flow not in checked),
+        parts=tuple(parts),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mirror.commands.convert import halted, scopes
@@ -15,6 +16,7 @@ from mirror.commands.convert.entries import (
     Item,
     Judged,
     ParsedInput,
+    Part,
     Unreadable,
     true,
 )
@@ -66,7 +68,8 @@ def parsed(tree: Any, lines: Lines) -> ParsedInput:
     judged += [Judged(each.entry, each.name, "no mirror has this cluster", "not needed") for each in unused]
     kept = tuple(each for each in items if isinstance(each.scope, FlowScope) or each.scope.alias in used)
     names = tuple(dict.fromkeys(flows))
-    return ParsedInput("resource", used, names, kept, tuple(judged), unchecked=_unchecked(mirrors))
+    parts = tuple((part, mirror.flow) for mirror in mirrors for part in mirror.parts())
+    return ParsedInput("resource", used, names, kept, tuple(judged), unchecked=_unchecked(mirrors), parts=parts)
 
 
 def _clusters(spec: Mapping[str, Any]) -> tuple[list[tuple[str, Path, Any]], str]:
@@ -101,6 +104,7 @@ class _Mirror:
         self._tree = tree
         self._path: tuple[str | int, ...] = ("spec", "mirrors", index)
         self._key = f"spec.mirrors[{index}]"
+        self._index = index
         self._lines = lines
         if "source" in tree:
             source = _alias(tree["source"], f"{self._key}.source")
@@ -114,6 +118,13 @@ class _Mirror:
         """True if the mirror has this key."""
         return name in self._tree
 
+    def parts(self) -> list[Part]:
+        """The connectors of the mirror."""
+        return [self._part(name) for name in CONNECTORS if self.has(name)]
+
+    def _part(self, name: str) -> Part:
+        return Part(self._index, CONNECTORS[name])
+
     def all(self, flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
         """What each key is about. `flows` are those of all mirrors."""
         for name, value in self._tree.items():
@@ -126,9 +137,11 @@ class _Mirror:
             elif name in PATTERNS:
                 entry = InputEntry(key, scalar(value, key), self._lines.get(path))
                 # The operator lets it replace what the connector's own config says.
-                yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.EXACT)
+                part = self._part("sourceConnector" if name.startswith("topics") else "checkpointConnector")
+                yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.EXACT, part=part)
             elif name in CONNECTORS:
-                yield from self._connector(mapping(value, key), key, path)
+                found = self._connector(mapping(value, key), key, path)
+                yield from (replace(e, part=self._part(name)) if isinstance(e, Item) else e for e in found)
             else:
                 yield _of_table(InputEntry(key, "", self._lines.get(path)), f"<mirror>.{name}")
 
