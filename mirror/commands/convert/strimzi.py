@@ -24,6 +24,7 @@ from mirror.commands.convert.strimzi_cluster import EMPTY, UNKNOWN, Lines, Path,
 from mirror.commands.convert.table import STRIMZI
 
 MIRRORS_MAX = 1_000
+IDLE = "the mirror has no sourceConnector, and only that one copies records"
 CONNECTORS = {
     "sourceConnector": "MirrorSourceConnector",
     "checkpointConnector": "MirrorCheckpointConnector",
@@ -51,15 +52,17 @@ def parsed(tree: Any, lines: Lines) -> ParsedInput:
             found.append(_judged(f"spec.{name}", value, ("spec", name), lines))
     clusters, target = _clusters(spec)
     mirrors = _mirrors(spec, target, lines)
-    flows = [mirror.flow for mirror in mirrors]
+    flows = [mirror.flow for mirror in mirrors if mirror.has("sourceConnector")]
     for alias, path, value in clusters:
         found += cluster(value, alias, path, lines, flows)
     for mirror in mirrors:
         found += mirror.all(flows)
     aliases = [alias for alias, *_ in clusters] + [mirror.flow[0] for mirror in mirrors if mirror.has("source")]
-    unknown = next((alias for flow in flows for alias in flow if alias not in aliases), None)
+    unknown = next((alias for mirror in mirrors for alias in mirror.flow if alias not in aliases), None)
     if unknown is not None:
         raise Unreadable(f"spec.mirrors names the cluster {unknown:.100}, which is not there", lines.get(("spec",)))
+    if not flows:
+        raise Unreadable("no mirror has a sourceConnector, and only that one copies records", lines.get(("spec",)))
     used = tuple(alias for alias in dict.fromkeys(aliases) if any(alias in flow for flow in flows))
     found = [scopes.of_known_flow(each, flows) for each in found]
     items = tuple(each for each in found if isinstance(each, Item))
@@ -94,7 +97,8 @@ def _mirrors(spec: Mapping[str, Any], target: str, lines: Lines) -> list[_Mirror
 
 def _unchecked(mirrors: Sequence[_Mirror]) -> tuple[FlowName, ...]:
     checked = {mirror.flow for mirror in mirrors if mirror.has("checkpointConnector")}
-    return tuple(flow for flow in dict.fromkeys(mirror.flow for mirror in mirrors) if flow not in checked)
+    copying = dict.fromkeys(mirror.flow for mirror in mirrors if mirror.has("sourceConnector"))
+    return tuple(flow for flow in copying if flow not in checked)
 
 
 class _Mirror:
@@ -131,6 +135,8 @@ class _Mirror:
             key, path = f"{self._key}.{name}", (*self._path, name)
             if name == "source":
                 yield from cluster(value, self.flow[0], path, self._lines, flows)
+            elif self._is_idle(name, flows):
+                yield Judged(InputEntry(key, scalar(value, key), self._lines.get(path)), name, IDLE, "not needed")
             elif name in ("sourceCluster", "targetCluster"):
                 ours = "flows[].source" if name == "sourceCluster" else "flows[].target"
                 yield Judged(InputEntry(key, scalar(value, key), self._lines.get(path)), name, "", "renamed", ours)
@@ -144,6 +150,12 @@ class _Mirror:
                 yield from (replace(e, part=self._part(name)) if isinstance(e, Item) else e for e in found)
             else:
                 yield _of_table(InputEntry(key, "", self._lines.get(path)), f"<mirror>.{name}")
+
+    def _is_idle(self, name: str, flows: Sequence[FlowName]) -> bool:
+        """True if a key would be about copying, and nothing is copied."""
+        if name in ("sourceCluster", "targetCluster"):
+            return self.flow not in flows
+        return PATTERNS.get(name, "").startswith("topics") and not self.has("sourceConnector")
 
     def _connector(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
         kind, state = CONNECTORS[str(path[-1])], _state(tree, key)

@@ -11,7 +11,7 @@ import yaml
 from mirror.commands.convert import halted
 from mirror.commands.convert.command import Conversion
 from mirror.commands.convert.table import STRIMZI
-from tests.unit.commands.convert.test_convert import converted, fates, why
+from tests.unit.commands.convert.test_convert import converted, fates, refused, why
 
 # KafkaMirrorMaker2Spec, KafkaMirrorMaker2TargetClusterSpec and KafkaMirrorMaker2ConnectorSpec of Strimzi's API, v1beta2
 # and v1, without what the code reads itself.
@@ -162,3 +162,19 @@ def test_a_heartbeat_connector_that_does_not_run_writes_no_heartbeats(
     first, *_ = yaml.safe_load(found.text)["flows"]
     assert first["heartbeats"] == {"enabled": False}
     assert fates(found)[f"spec.mirrors[1].heartbeatConnector.{next(iter(connector))}"] == "different"
+
+
+def test_a_mirror_without_a_source_connector_copies_nothing(tmp_path: Path) -> None:
+    tree = resource(topicsPattern="x")
+    other = resource(topicsPattern="y", checkpointConnector={})["spec"]["mirrors"][0]
+    del other["sourceConnector"]
+    tree["spec"]["mirrors"].append(other)
+    found = of(tmp_path, tree)
+    assert [flow["topics"] for flow in yaml.safe_load(found.text)["flows"]] == [["x"]] and found.whole
+    assert fates(found)["spec.mirrors[1].topicsPattern"] == "not needed"
+    other["source"] = {"alias": "c", "bootstrapServers": "c:1"}
+    found = of(tmp_path, tree)
+    assert len(yaml.safe_load(found.text)["flows"]) == 1 and list(yaml.safe_load(found.text)["clusters"]) == ["b", "a"]
+    assert fates(found)["spec.mirrors[1].source.bootstrapServers"] == "not needed"
+    tree["spec"]["mirrors"] = [other]
+    assert "no mirror has a sourceConnector" in refused(tmp_path, yaml.safe_dump(tree), "mm2.yaml")
