@@ -10,7 +10,7 @@ from mirror import own_policy
 from mirror.errors import FlowError
 from mirror.own_policy import Judgement
 from mirror.settings import Flow, canary_topic
-from mirror.template import HEARTBEATS, Template, is_of_heartbeats
+from mirror.template import HEARTBEATS, Template, is_mirrormakers_own, is_of_heartbeats
 from mirror.text import listed
 
 # A pattern made of legal topic characters only is a name. Any other pattern is a regular expression.
@@ -117,8 +117,8 @@ class ReplicationPolicy:
         self.asks = None if template or named in MIRRORMAKERS else own_policy.load(named)
         self.template = Template.chosen(template, named, rules.separator)
         self._own_names = {t: s.remote_topic for t, s in rules.topic_settings.items() if s.remote_topic is not None}
-        self._separator = self.template.separator or rules.separator
-        self._of_heartbeats = Template.of("default", self._separator)
+        self.separator = self.template.separator or rules.separator
+        self._of_heartbeats = Template.of("default", self.separator)
         self._heartbeats = rules.heartbeats.enabled
         self._canary = canary_topic(source)
         self._has_canary = rules.canary.enabled
@@ -168,7 +168,7 @@ class ReplicationPolicy:
 
     def is_heartbeats(self, topic: str) -> bool:
         """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
-        return self._heartbeats and is_of_heartbeats(topic, self._separator)
+        return self._heartbeats and is_of_heartbeats(topic, self.separator)
 
     def is_canary(self, topic: str) -> bool:
         """True if the flow has a canary, and this is its topic. Those of other sources are never copied any further."""
@@ -223,8 +223,8 @@ class ReplicationPolicy:
         return self._reason(topic) if self._wanted(topic) else None
 
     def _reason(self, topic: str) -> str | None:
-        if INTERNAL.fullmatch(topic) and not self.is_canary(topic):
-            return f"internal: the name {IS_INTERNAL}"
+        if (internal := self._internal(topic)) and not self.is_canary(topic):
+            return f"internal: {internal}"
         judgement = self._judgement(topic)
         if judgement and judgement.internal:
             return "internal: its replication policy says so"
@@ -236,6 +236,13 @@ class ReplicationPolicy:
             return None
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'
+
+    def _internal(self, topic: str) -> str | None:
+        """Why the topic is an internal one, whatever a policy of the user's own says; None if it is none."""
+        if INTERNAL.fullmatch(topic):
+            return f"the name {IS_INTERNAL}"
+        own = is_mirrormakers_own(topic, self.separator)
+        return f'with the separator "{self.separator}", MirrorMaker names its own topics so' if own else None
 
 
 def some_of(names: Sequence[str]) -> str:

@@ -84,3 +84,18 @@ class Template:
 def is_of_heartbeats(topic: str, separator: str) -> bool:
     """True if a topic's name is that of MirrorMaker's heartbeats, of this cluster or of one further away."""
     return topic == HEARTBEATS or topic.endswith(f"{separator}{HEARTBEATS}")
+
+
+def is_mirrormakers_own(topic: str, separator: str) -> bool:
+    """True if the topic is one of MirrorMaker's own: DefaultReplicationPolicy.isMM2InternalTopic.
+
+    Their names have the policy's separator, unless `replication.policy.internal.topic.separator.enabled` is false
+    (KAFKA-15102). With a dot or a hyphen they are internal by their ends anyway.
+    """
+    end = f"{separator}internal"
+    return topic.endswith(f"{separator}checkpoints{end}") or (topic.startswith("mm2") and topic.endswith(end))
+
+
+def offset_syncs_topics(alias: str, separator: str) -> list[str]:
+    """The names that MirrorMaker's topic of offset syncs may have: DefaultReplicationPolicy.offsetSyncsTopic."""
+    return [f"mm2-offset-syncs{each}{alias}{each}internal" for each in dict.fromkeys([".", separator])]

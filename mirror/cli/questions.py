@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, chosen_flows, load_quietly
-from mirror.errors import ConfigError
+from mirror.errors import ConfigError, MirrorError
 from mirror.spark import security
 
 
@@ -198,7 +198,7 @@ def translate(
     says why.
 
     \b
-    Exit codes: 0 all are translated, 1 some are not, 2 bad use.
+    Exit codes: 0 all are translated, 1 some are not, or the group has no offsets; 2 bad use.
     Example: mirror translate -c mirror.yaml --group billing
     """
     from mirror.commands import translate as verb  # noqa: PLC0415
@@ -210,12 +210,14 @@ def translate(
     chosen = chosen_flow(load_quietly(paths), flow)
     if group is not None:
         offsets = verb.of_group(chosen, group, reverse)
+        if not (offsets.offsets or offsets.refused):
+            raise MirrorError(verb.no_offsets(chosen, group, reverse))
     else:
-        offsets = {Partition(topic or "", partition or 0): offset or 0}
+        offsets = verb.GroupAnswer({Partition(topic or "", partition or 0): offset or 0}, {})
     found = verb.translate(chosen, offsets, reverse)
     answer(
         as_json,
         lambda: {"flow": chosen.name, "reverse": reverse, "offsets": [each.as_dict() for each in found]},
-        lambda: verb.shown(found, reverse) if found else f"{chosen.name}: the group has no offsets of mirrored topics",
+        lambda: verb.shown(found, reverse),
         well=all(each.translated is not None for each in found),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 from mirror.commands.text_table import table
 from mirror.errors import ConfigError
@@ -18,33 +19,55 @@ from mirror.settings import Flow
 from mirror.text import ABSENT
 
 
-def translate(flow: Flow, offsets: Mapping[Partition, int], reverse: bool = False) -> list[Translation]:
+@dataclass(frozen=True, slots=True)
+class GroupAnswer:
+    """What a cluster says of a group's offsets, by source partition."""
+
+    offsets: Mapping[Partition, int]
+    refused: Mapping[Partition, str]  # why the cluster does not give an offset
+
+
+def translate(flow: Flow, offsets: Mapping[Partition, int] | GroupAnswer, reverse: bool = False) -> list[Translation]:
     """Translate offsets of the source, or if `reverse` of the target, by source partition.
 
-    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, PartitionError, FlowError.
+    A partition whose offset the cluster has refused is in the result, too, without an offset. Raises ConfigError for a
+    topic that the flow does not mirror, ClusterAway, PartitionError, FlowError.
     """
+    asked = offsets if isinstance(offsets, GroupAnswer) else GroupAnswer(offsets, {})
     mirrored = ReplicationPolicy.of(flow).is_mirrored
-    strange = sorted({partition.topic for partition in offsets if not mirrored(partition.topic)})
+    strange = sorted({p.topic for p in (*asked.offsets, *asked.refused) if not mirrored(p.topic)})
     if strange:
         raise ConfigError([f"flow {flow.name} does not mirror topic {strange[0]}: see its topics and exclude"])
     with closing(Translator(flow)) as translator:
-        translator.refresh(list(offsets))
+        translator.refresh(list(asked.offsets))
         one = translator.to_upstream if reverse else translator.to_downstream
-        return [one(partition, offset) for partition, offset in sorted(offsets.items())]
+        found = [one(partition, offset) for partition, offset in asked.offsets.items()]
+        found += [Translation(p, translator.remote(p.topic), None, None, why) for p, why in asked.refused.items()]
+    return sorted(found, key=lambda each: each.partition)
 
 
-def of_group(flow: Flow, group: str, reverse: bool = False) -> dict[Partition, int]:
+def of_group(flow: Flow, group: str, reverse: bool = False) -> GroupAnswer:
     """The committed offsets of a group on the source, or if `reverse` on the target, of the mirrored topics.
 
-    By source partition. Raises ClusterAway, PartitionError, FlowError.
+    Raises ClusterAway, PartitionError, FlowError.
     """
     policy, remotes = ReplicationPolicy.of(flow), RemoteNames(flow)
     remotes.refresh()
     counts = ClusterAdmin(flow.source).partitions()
     mirrored = [Partition(name, n) for name, count in counts.items() if policy.is_mirrored(name) for n in range(count)]
     names = {p: (remotes.of(p.topic) if reverse else p.topic, p.partition) for p in mirrored}
-    found, _ = offsets_of(flow.target if reverse else flow.source, group, names)
-    return {partition: at.offset for partition, at in found.items()}
+    found, refused = offsets_of(flow.target if reverse else flow.source, group, names)
+    return GroupAnswer({partition: at.offset for partition, at in found.items()}, refused)
+
+
+def no_offsets(flow: Flow, group: str, reverse: bool) -> str:
+    """What to say of a group that has no offsets."""
+    here, there = (flow.target, flow.source) if reverse else (flow.source, flow.target)
+    other = "without --reverse" if reverse else "with --reverse"
+    return (
+        f"{flow.name}: group {group} has no offsets of mirrored topics on {here.alias}: check its name; "
+        f"{other} it is looked for on {there.alias}"
+    )
 
 
 def shown(found: Sequence[Translation], reverse: bool) -> str:

@@ -162,7 +162,8 @@ class FlowDefaultsModel(Section):
     keeps the name (`orders`). A class of your own answers MirrorMaker's four questions. Only the service and the
     commands ask it; Spark's executors need no such class."""
     separator: Separator = "."
-    """What stands between the source's alias and the topic's name under `replication_policy: default`."""
+    """What stands between the source's alias and the topic's name under `replication_policy: default`. MirrorMaker's
+    own topics, such as `mm2-offset-syncs_backup_internal`, have it in their names, too, and are never copied."""
     remote_topic: Annotated[
         NameTemplate | None,
         allowed('a template such as "{source}.{topic}" or "eu-{topic}", or null for what replication_policy says'),

@@ -115,7 +115,7 @@ class SharedTranslator:
         return replace(found, translated=seen.log_end, reason="")
 
     def _earlier(self, found: Translation) -> Translation:
-        if found.translated is None:
+        if found.translated is None or found.offset is None:
             return found
         read = self._read_before(found.partition, found.offset) if found.remote == found.partition.topic else None
         if not isinstance(read, int):

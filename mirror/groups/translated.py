@@ -11,12 +11,13 @@ from mirror.model import Partition
 class Translation:
     """An offset on one side, and its translation. If that is not known, it is None, and `reason` says why.
 
+    `offset` is None if the cluster has refused to give the group's offset: then `reason` has its words.
     With `active_active` a translation that is known has a reason, too: it says what the translation does not cover.
     """
 
     partition: Partition  # of the source
     remote: str
-    offset: int
+    offset: int | None
     translated: int | None
     reason: str = ""
 

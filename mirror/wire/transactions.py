@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mirror.backoff import Backoff
-from mirror.errors import Unavailable, Unsupported
+from mirror.errors import Refused, Unavailable, Unsupported
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES, name_of
+from mirror.wire.metadata import TRANSACTION
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
+
+T = TypeVar("T")
 
 TIMEOUT = 10.0  # seconds in which every broker has to answer
 # A broker coordinates some transactional ids, and has to load them first.
@@ -42,13 +46,42 @@ def transactional_ids(properties: Mapping[str, str]) -> set[str]:
     return asyncio.run(_every_id(Cluster(access(properties))))
 
 
+def is_hidden(properties: Mapping[str, str], name: str) -> bool:
+    """True if we may not Describe this transactional id: then it is not listed to us, whether it exists or not.
+
+    Raises WireError.
+    """
+    return asyncio.run(_is_hidden(Cluster(access(properties)), name))
+
+
 async def _every_id(cluster: Cluster) -> set[str]:
+    async def ask() -> set[str]:
+        connections = [await cluster.connection(node) for node in await cluster.brokers()]
+        return {name for each in connections for name in await _listed(each)}
+
+    return await _answered(cluster, ask)
+
+
+async def _is_hidden(cluster: Cluster, name: str) -> bool:
+    async def ask() -> bool:
+        try:
+            await cluster.coordinator(TRANSACTION, name)
+        except Refused as error:
+            if error.code != CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]:
+                raise
+            return True
+        return False
+
+    return await _answered(cluster, ask)
+
+
+async def _answered(cluster: Cluster, ask: Callable[[], Awaitable[T]]) -> T:
+    """What `ask` returns. It is called again while it raises Unavailable, but not for ever."""
     deadline, backoff = time.monotonic() + TIMEOUT, Backoff()
     try:
         while True:
             try:
-                connections = [await cluster.connection(node) for node in await cluster.brokers()]
-                return {name for each in connections for name in await _listed(each)}
+                return await ask()
             except Unavailable:
                 if time.monotonic() > deadline:
                     raise

@@ -86,7 +86,7 @@ def assert_exact(pair: Pair, service: Service, topic: str, begin: int = 0) -> No
         for up, down in gaps:
             assert translator.to_downstream(partition, up).translated == down
         end = translator.end(partition)
-        assert end.translated is not None and end.translated > there[-1], end
+        assert end.offset is not None and end.translated is not None and end.translated > there[-1], end
         ahead = translator.to_downstream(partition, end.offset + 1)
         assert (ahead.translated, ahead.reason) == (None, "not copied yet")
 

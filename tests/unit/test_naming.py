@@ -81,6 +81,36 @@ def test_internal_topics_are_never_mirrored(name: str) -> None:
     assert not policy(topics=(".*", name), exclude=()).is_mirrored(name)
 
 
+MIRRORMAKERS_OWN = (
+    *("mm2-offset-syncs_backup_internal", "primary_checkpoints_internal", "a_b_checkpoints_internal"),
+    *("mm2-offset-syncs.backup.internal", "mm2-configs.primary.internal", "primary.checkpoints.internal"),
+)
+
+
+@pytest.mark.parametrize("named", ["default", "identity"])
+@pytest.mark.parametrize("name", MIRRORMAKERS_OWN)
+def test_mirrormakers_own_topics_are_never_mirrored(name: str, named: str) -> None:
+    """DefaultReplicationPolicy of Kafka 4.2 calls these internal with `replication.policy.separator = _`."""
+    some = policy(topics=(".*", name), exclude=(), separator="_", replication_policy=named)
+    assert not some.is_mirrored(name)
+    reason = some.left_out(name)
+    assert reason and reason.startswith("internal") and (("separator" in reason) == ("_internal" in name))
+
+
+def test_a_template_with_the_separator_names_mirrormakers_own_topics_too() -> None:
+    assert not policy(topics=(".*",), remote_topic="{source}_{topic}").is_mirrored("mm2-offset-syncs_backup_internal")
+
+
+@pytest.mark.parametrize("name", ["orders_internal", "internal", "checkpoints_internal", "mm2", "mm2-x.y_z"])
+def test_users_topics_with_the_separator_are_mirrored(name: str) -> None:
+    """As with MirrorMaker, which looks for `mm2` at the beginning, or for `_checkpoints_internal` at the end."""
+    assert policy(topics=(".*",), separator="_").is_mirrored(name)
+
+
+def test_with_a_dot_the_separator_counts_nothing_else() -> None:
+    assert policy(topics=(".*",)).is_mirrored("mm2-offset-syncs_backup_internal"), "MirrorMaker copies it, too"
+
+
 @pytest.mark.parametrize(
     ("name", "mirrored"),
     [("orders", True), ("a.replica", False), ("internal", True), ("_schemas", True), ("backup.orders", False)],

@@ -23,10 +23,11 @@ from mirror.errors import ConfigError, MirrorError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
 from mirror.naming import ReplicationPolicy
-from mirror.settings import Flow
+from mirror.settings import Cluster, Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Sync, Written
 from mirror.target.position_reader import PositionReader
+from mirror.template import offset_syncs_topics
 from mirror.text import plural
 from mirror.topics.selected import selected
 
@@ -158,12 +159,8 @@ class _Command:
         """MirrorMaker's newest offset syncs, which are on the source unless it is configured otherwise."""
         flow, found = self._flow, dict[Partition, Sync]()
         here = self._source.partitions()
-        places = [
-            (flow.target, f"mm2-offset-syncs.{flow.source.alias}.internal", there),
-            (flow.source, f"mm2-offset-syncs.{flow.target.alias}.internal", here),
-        ]
-        for cluster, topic, existing in places:
-            if topic in existing:
+        for cluster, topic in sync_places(flow):
+            if topic in (there if cluster is flow.target else here):
                 newer = connect_offsets.syncs(topic_reader.read(cluster, flow.group, topic))
                 found |= {p: sync for p, sync in newer.items() if p not in found or found[p].downstream <= sync[1]}
         return found
@@ -237,6 +234,16 @@ class _Command:
             for name in names
             if name in ids and remote[name] in theirs
         }
+
+
+def sync_places(flow: Flow) -> list[tuple[Cluster, str]]:
+    """Where MirrorMaker's offset syncs of a flow may be: the clusters with the names of the topics."""
+    separator = ReplicationPolicy.of(flow).separator
+    return [
+        (cluster, name)
+        for cluster, other in ((flow.target, flow.source), (flow.source, flow.target))
+        for name in offset_syncs_topics(other.alias, separator)
+    ]
 
 
 def _refused(candidate: Candidate, reason: str) -> AdoptResult:

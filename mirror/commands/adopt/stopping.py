@@ -18,7 +18,7 @@ from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.target.fencing import fence
 from mirror.text import plural
-from mirror.wire.transactions import transactional_ids
+from mirror.wire.transactions import is_hidden, transactional_ids
 
 MEMBERS_MORE = 5.0  # seconds, beyond `quiet`, in which a worker that was killed has to leave: its session ends
 FINAL_WITHIN = 30.0  # seconds in which transactions that were open on the copy have to end
@@ -59,7 +59,8 @@ def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> TaskI
     """The transactional ids of MirrorMaker's tasks: `<group.id>-<connector>-<task>` (Worker.taskTransactionalId).
 
     They are those that the target lists, and the first `tasks`. Raises MirrorError if the target lists none to us
-    and `tasks` is None.
+    and `tasks` is None. Brokers leave out the ids that we may not Describe, and do not say so. Then a MirrorMaker with
+    exactly-once would look like one without.
     """
     numbered = frozenset(f"{group}-{connector}-{number}" for number in range(tasks or 0))
     try:
@@ -72,7 +73,24 @@ def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> TaskI
                 "MirrorMaker's tasks with --tasks, which is 0 if it has run without exactly-once"
             ) from error
         listed = set()
-    return TaskIds(frozenset(those_of(group, connector, listed)), numbered)
+    found = those_of(group, connector, listed)
+    if not found and tasks is None:
+        _check_that_none_is_hidden(flow, f"{group}-{connector}-0")
+    return TaskIds(frozenset(found), numbered)
+
+
+def _check_that_none_is_hidden(flow: Flow, first: str) -> None:
+    """Raise MirrorError if the target would not list to us the id of the first task."""
+    try:
+        hidden = is_hidden(properties_of(flow.target), first)
+    except WireError as error:
+        raise MirrorError(f"{flow.target.alias} does not tell who coordinates {first}: {error}") from error
+    if hidden:
+        raise MirrorError(
+            f"{flow.target.alias} lists only transactional ids that mirror may Describe, and {first} is none of them: "
+            "allow Describe and Write on MirrorMaker's transactional ids, or give the number of its tasks with "
+            "--tasks, which is 0 if it has run without exactly-once"
+        )
 
 
 def those_of(group: str, connector: str, listed: Iterable[str]) -> set[str]:

@@ -47,7 +47,8 @@ def find_position(
 
     `recorded` is the position that the other tool says. Everything before it was copied; of what is `after` it, some
     may have been copied too. If `exact`, nothing was, and `after` is looked at only if the tail does not fit there. A
-    tail without records fits: then nothing that the target has can come twice.
+    tail without records fits: then nothing that the target has can come twice. If the source has removed everything
+    before `recorded` and the tail fits nowhere, `recorded` counts only if nothing of what the source has was copied.
     """
     if not tail:
         return Found(recorded, 0)
@@ -70,10 +71,17 @@ def find_position(
             )
     if found:
         return found[0]
-    if before.cut and not before.digests:
-        # Copying goes in order, and the last record of the copy is none of those that the source still has.
+    removed = before.cut and not before.digests
+    if removed and (exact or last == recorded):  # nothing that the source still has was copied
         return Found(recorded, 0)
-    return Undecided(_mismatch(tail, before, recorded, last))
+    return Undecided(_removed(recorded) if removed else _mismatch(tail, before, recorded, last))
+
+
+def _removed(recorded: int) -> str:
+    return (
+        f"the source has removed all records before offset {recorded}, which MirrorMaker has recorded, and none of "
+        "those that it still has is the last record of the copy: some of them may have been copied since"
+    )
 
 
 def _mismatch(tail: Sequence[bytes], before: Before, recorded: int, last: int) -> str:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from mirror.commands.convert import client_settings, jaas, logins
+from mirror.commands.convert import client_settings, jaas, logins, msk
 from mirror.commands.convert.entries import ClusterScope, Item
 from mirror.commands.convert.setting import CARRIED, Fate, Setting, look_up
 from mirror.commands.convert.table import CLIENTS
 from mirror.commands.convert.variables import Variables
 from mirror.commands.convert.verdict import Put, Verdict, not_possible, of_table
 from mirror.config.librdkafka import client_problems
+from mirror.settings import TOKEN_PROVIDER
 
 Items = Mapping[str, Item]
 
@@ -73,6 +74,33 @@ class Section:
         item = self._own.get(name) or self._common.get(name)
         return item.entry.value.strip() if item else ""
 
+    @property
+    def is_msk(self) -> bool:
+        """True if the section logs in to Amazon MSK with IAM."""
+        return msk.is_used(self.value("sasl.mechanism"), self.value("sasl.login.callback.handler.class"))
+
+    def msk_login(self, item: Item, *puts: Put) -> Verdict:
+        """Our token provider in place of AWS' classes; `puts` are other values that the item needs."""
+        if self._scope.role:
+            common = self._common.get(item.name)
+            same = common and common.entry.value.strip() == item.entry.value.strip()
+            return Verdict("not needed", "the whole cluster has it") if same else not_possible(msk.OF_CLUSTER)
+        provider = Put(("clusters", self._scope.alias, TOKEN_PROVIDER), msk.PROVIDER)
+        who = self._msk_user()
+        region = msk.region(self.value("bootstrap.servers"))
+        if not region:
+            said = f"write {msk.CONFIG}: {' '.join(filter(None, ('region=REGION', who)))}, because {msk.NO_REGION}"
+            return Verdict("different", f"{msk.NEEDS}; {said}", (*puts, provider))
+        config = Put(self._place(msk.CONFIG), " ".join(filter(None, (f"region={region}", who))))
+        return Verdict("different", msk.NEEDS, (*puts, provider, config))
+
+    def _msk_user(self) -> str:
+        """The profile or the role that the login module names; empty if it names none, or something else."""
+        try:
+            return msk.who(jaas.parse(self.value("sasl.jaas.config")).options)
+        except (jaas.BadJaas, msk.OtherOptions):
+            return ""
+
     def _admin(self, item: Item, setting: Setting) -> Verdict:
         common = self._common.get(item.name)
         if setting.fate not in CARRIED:
@@ -94,8 +122,9 @@ def refusal(role: str, name: str, value: str) -> str | None:
 
 def _mechanism(section: Section, item: Item, setting: Setting) -> Verdict:
     value = item.entry.value.strip().upper()
-    if value == "AWS_MSK_IAM":
-        return not_possible("librdkafka has no AWS_MSK_IAM: use SCRAM, TLS or OAUTHBEARER")
+    if value == msk.MECHANISM:
+        mechanism = section.put(item, setting.ours, "OAUTHBEARER", "different")
+        return section.msk_login(item, *mechanism.puts)
     return section.put(item, setting.ours, value, setting.fate)
 
 
@@ -107,6 +136,8 @@ def _jaas(section: Section, item: Item, setting: Setting) -> Verdict:
     value = item.entry.value
     if re.fullmatch(r"\s*\$\{[^}]*\}\s*", value):
         return not_possible("the whole text comes from a reference: write sasl.username and sasl.password yourself")
+    if section.is_msk:
+        return _msk_jaas(section, item)
     try:
         found = list(logins.properties(jaas.parse(value)))
     except jaas.BadJaas as error:
@@ -122,10 +153,37 @@ def _jaas(section: Section, item: Item, setting: Setting) -> Verdict:
     return Verdict(verdicts[0].fate, said, tuple(put for each in verdicts for put in each.puts))
 
 
+def _msk_jaas(section: Section, item: Item) -> Verdict:
+    try:
+        who = msk.who(jaas.parse(item.entry.value).options)
+    except jaas.BadJaas as error:
+        return not_possible(f"{error}; write {msk.CONFIG} yourself")
+    except msk.OtherOptions:
+        return not_possible(msk.OTHER_OPTIONS)
+    login = section.msk_login(item)
+    if not who or not login.puts:
+        return login if login.fate == "not possible" else Verdict("not needed", msk.DOES_IT)
+    puts = tuple(each for each in login.puts if each.place[-1] == msk.CONFIG)
+    if not puts:
+        return not_possible(f"write {msk.CONFIG}: region=REGION {who}, because {msk.NO_REGION}")
+    return Verdict("different", f"{who.partition('=')[0]} stands after the region", puts)
+
+
+def _client_callback(section: Section, item: Item, setting: Setting) -> Verdict:
+    if section.is_msk and item.entry.value.strip().rpartition(".")[2] == msk.CLIENT_HANDLER:
+        return Verdict("not needed", msk.DOES_IT)
+    return of_table(setting)
+
+
 def _callback(section: Section, item: Item, setting: Setting) -> Verdict:
     if item.entry.value.strip().rpartition(".")[2] in OIDC:
         return section.put(item, setting.ours, "oidc", setting.fate)
-    return not_possible("mirror runs no Java classes; librdkafka gets tokens by its oidc method")
+    if item.entry.value.strip().rpartition(".")[2] == msk.LOGIN_HANDLER:
+        return section.msk_login(item)
+    return not_possible(
+        "mirror runs no Java classes; librdkafka gets tokens by its oidc method, and mirror by a Python callable, "
+        "token_provider"
+    )
 
 
 def _identification(section: Section, item: Item, setting: Setting) -> Verdict:
@@ -168,6 +226,7 @@ HANDLERS: Mapping[str, Handler] = {
     "security.protocol": _upper,
     "sasl.mechanism": _mechanism,
     "sasl.jaas.config": _jaas,
+    "sasl.client.callback.handler.class": _client_callback,
     "sasl.login.callback.handler.class": _callback,
     "ssl.endpoint.identification.algorithm": _identification,
     "send.buffer.bytes": _buffer,

@@ -62,27 +62,36 @@ CONNECTION = (
 )
 
 SECURITY = (
-    S("sasl.mechanism", "GSSAPI", "renamed", "sasl.mechanisms"),
+    S(
+        "sasl.mechanism",
+        "GSSAPI",
+        "renamed",
+        "sasl.mechanisms",
+        "AWS_MSK_IAM becomes OAUTHBEARER with token_provider: mirror.msk_iam.token, which needs more packages and the "
+        "region",
+    ),
     S(
         "sasl.jaas.config",
         "",
         "renamed",
         "sasl.username, sasl.password",
-        "of Plain- and ScramLoginModule; OAuthBearer- and Krb5LoginModule fill sasl.oauthbearer.* and sasl.kerberos.*",
+        "of Plain- and ScramLoginModule; OAuthBearer- and Krb5LoginModule fill sasl.oauthbearer.* and sasl.kerberos.*; "
+        "the profile or the role of IAMLoginModule comes into sasl.oauthbearer.config",
     ),
     S(
         "sasl.client.callback.handler.class",
         "",
         "not possible",
         "",
-        OWN_CLASS + "; librdkafka has no AWS_MSK_IAM: use SCRAM, TLS or OAUTHBEARER",
+        OWN_CLASS + "; for AWS_MSK_IAM mirror needs none",
     ),
     S(
         "sasl.login.callback.handler.class",
         "",
         "renamed",
         "sasl.oauthbearer.method",
-        "the handlers of Kafka and Strimzi that ask an OIDC server; no other class",
+        "the handlers of Kafka and Strimzi that ask an OIDC server, and that of AWS, which becomes token_provider; no "
+        "other class",
     ),
     S("sasl.login.class", "", "not possible", "", OWN_CLASS),
     S("sasl.login.*", "", "not needed", "", LOGIN),

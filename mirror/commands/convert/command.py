@@ -10,13 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mirror.commands.convert import reading
+from mirror.commands.convert import msk, reading
 from mirror.commands.convert.client_settings import P12, PEM, TO_P12, TO_PEM
 from mirror.commands.convert.dedicated import CLUSTERS_MAX, FLOWS_MAX
 from mirror.commands.convert.draft import SHOWN, Draft, Row
 from mirror.commands.convert.entries import FORMS, ParsedInput, Unreadable
+from mirror.commands.convert.halted import WOULD_RUN
 from mirror.commands.convert.setting import FATES, MISSING
 from mirror.commands.convert.table import CONNECTORS
+from mirror.commands.convert.united import united
 from mirror.commands.convert.variables import Variable, Variables
 from mirror.commands.convert.written import written
 from mirror.commands.text_table import table
@@ -24,6 +26,7 @@ from mirror.config.load import load
 from mirror.config.model import ClusterModel
 from mirror.config.value_types import NAME
 from mirror.errors import ConfigError
+from mirror.settings import TOKEN_PROVIDER
 from mirror.text import ABSENT, plural, printable
 
 # What MirrorMaker does if the file does not say otherwise, and mirror does not, or does in another way.
@@ -85,7 +88,7 @@ def save(found: Conversion, path: Path, force: bool) -> None:
 
 
 def _converted(path: Path) -> Conversion:
-    parsed = reading.read(path)
+    parsed = united(reading.read(path))
     if len(parsed.aliases) > CLUSTERS_MAX or len(parsed.flows) > FLOWS_MAX:
         raise Unreadable(f"more than {CLUSTERS_MAX} clusters or {FLOWS_MAX:,} flows: divide them among several files")
     for alias in parsed.aliases:
@@ -134,7 +137,7 @@ def _text(path: Path, parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) 
     if refused:
         head += [
             "Not carried, and a person has to decide (the account says why):",
-            *(f"  {row.key}" for row in refused),
+            *(f"  {row.key}" + (f": {row.why}" if WOULD_RUN in row.why else "") for row in refused),
         ]
     return written(
         draft.values, parsed.aliases, parsed.flows, head, {a: _by_hand(a, draft, rows) for a in parsed.aliases}
@@ -143,17 +146,15 @@ def _text(path: Path, parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) 
 
 def _by_hand(alias: str, draft: Draft, rows: tuple[Row, ...]) -> list[str]:
     """The lines of a cluster that a person has to complete, as comments."""
-    protocol = draft.values.get(("clusters", alias, "security.protocol"))
-    if protocol is None or "SSL" not in str(protocol[0].value):
-        return []
     whys = {row.why for row in rows}
-    lines = {
-        "ssl.ca.location": (PEM, f"ssl.ca.location: ca.pem # after {TO_PEM}"),
-        "ssl.keystore.location": (P12, f"ssl.keystore.location: client.p12 # after {TO_P12}"),
-    }
-    return [
-        text for name, (why, text) in lines.items() if why in whys and ("clusters", alias, name) not in draft.values
-    ]
+    region = f"{msk.CONFIG}: region=REGION # {msk.NO_REGION}"
+    has_provider = ("clusters", alias, TOKEN_PROVIDER) in draft.values
+    lines = {msk.CONFIG: region} if has_provider else {}
+    protocol = draft.values.get(("clusters", alias, "security.protocol"))
+    if protocol is not None and "SSL" in str(protocol[0].value):
+        lines |= {"ssl.ca.location": f"ssl.ca.location: ca.pem # after {TO_PEM}"} if PEM in whys else {}
+        lines |= {"ssl.keystore.location": f"ssl.keystore.location: client.p12 # after {TO_P12}"} if P12 in whys else {}
+    return [text for name, text in lines.items() if ("clusters", alias, name) not in draft.values]
 
 
 def _defaults(parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) -> Iterator[Row]:

@@ -258,7 +258,7 @@ REST = (
     S("topic.creation.*", "", "not needed", "", "mirror creates remote topics itself"),
     S("connector.class", "", "not needed", "", "one flow does what the three connectors do"),
     S("connector.plugin.version", "", "not needed", "", "mirror has no plugins"),
-    S("name", "", "not needed", "", "a flow's name is <source>-><target>"),
+    S("name", "", "not needed", "", "a flow's name is <source>-><target>; mirror adopt needs it as --connector"),
     S("source.cluster.alias", "source", "renamed", "flows[].source", "the alias is a key of clusters, too"),
     S("target.cluster.alias", "target", "renamed", "flows[].target", "the alias is a key of clusters, too"),
     S("task.assigned.*", "", "not needed", "", "Connect writes it for its tasks"),

@@ -5,13 +5,27 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from mirror.commands.convert import scopes
-from mirror.commands.convert.entries import ClusterScope, FlowName, InputEntry, Item, Judged, ParsedInput, Unreadable
+from mirror.commands.convert import halted, scopes
+from mirror.commands.convert.entries import (
+    ClusterScope,
+    FlowName,
+    InputEntry,
+    Item,
+    Judged,
+    ParsedInput,
+    Part,
+    Unreadable,
+)
 
 CLASSES = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 CONNECTORS_MAX = 1_000
+# A key outside of a connector's configuration has a blank before its name here. These two tell its state.
+STATES = (" initial_state", " status")
+IDENTITY = (" name", "name", "connector.class", "source.cluster.alias", "target.cluster.alias")
+OBJECT = "…"  # stands for a value that is no text
 _VALUES_MAX = 100_000
 
 
@@ -37,12 +51,24 @@ def from_json(tree: Any) -> list[Connector]:
     if isinstance(tree, list):
         found = [_connector(each, f"[{index}].") for index, each in enumerate(tree)]
     elif isinstance(tree, dict) and tree and all(isinstance(each, dict) and "info" in each for each in tree.values()):
-        found = [_connector(each["info"], f"{name}.info.") for name, each in tree.items()]
+        found = [_with_status(_connector(each["info"], f"{name}.info."), each, name) for name, each in tree.items()]
     else:
         found = [_connector(tree, "")]
     if not 1 <= len(found) <= CONNECTORS_MAX:
         raise Unreadable(f"the list must hold 1 to {CONNECTORS_MAX:,} connectors")
     return found
+
+
+def _with_status(connector: Connector, tree: Mapping[str, Any], path: str) -> Connector:
+    """The connector with what Connect says of it beside its `info`: with ?expand=status it tells the state."""
+    beside = {f" {name}": InputEntry(f"{path}.{name}", _state(value)) for name, value in tree.items() if name != "info"}
+    return {**connector, **beside}
+
+
+def _state(status: Any) -> str:
+    inner = status.get("connector") if isinstance(status, dict) else None
+    state = inner.get("state") if isinstance(inner, dict) else None
+    return state if isinstance(state, str) else OBJECT
 
 
 def _connector(tree: Any, path: str) -> Connector:
@@ -57,7 +83,7 @@ def _connector(tree: Any, path: str) -> Connector:
         inner = f"{path}config."
         outside = {name: value for name, value in tree.items() if name != "config"}
         for name, value in outside.items():
-            text = value if isinstance(value, str) else "…"
+            text = value if isinstance(value, str) else OBJECT
             # A key outside of config that config has as well does not count.
             entries[f" {name}"] = InputEntry(f"{path}{name}", text)
     if not isinstance(config, dict):
@@ -93,14 +119,17 @@ def parsed(connectors: Sequence[Connector]) -> ParsedInput:
     copying: set[FlowName] = set()
     checked: set[FlowName] = set()
     found: list[Item | Judged] = []
-    for connector in connectors:
+    parts: list[tuple[Part, FlowName]] = []
+    for number, connector in enumerate(connectors):
         kind, flow = _identity(connector)
+        parts.append((Part(number, kind), flow))
         flows.setdefault(flow)
         if kind == CLASSES[0]:
             copying.add(flow)
         elif kind == CLASSES[1]:
             checked.add(flow)
-        found += (each for name, entry in connector.items() for each in _placed(entry, name, flow, kind))
+        every = (each for name, entry in connector.items() for each in _of_key(entry, name, flow, kind, connector))
+        found += (replace(each, part=parts[-1][0]) if isinstance(each, Item) else each for each in every)
     if not copying:
         raise Unreadable(f"no {CLASSES[0]} is among the connectors, and only that one copies records")
     found = [_kept(each, copying) for each in found]
@@ -111,6 +140,7 @@ def parsed(connectors: Sequence[Connector]) -> ParsedInput:
         tuple(each for each in found if isinstance(each, Item)),
         tuple(each for each in found if isinstance(each, Judged)),
         unchecked=tuple(flow for flow in copying_order(flows, copying) if flow not in checked),
+        parts=tuple(parts),
     )
 
 
@@ -141,8 +171,20 @@ def _identity(connector: Connector) -> tuple[str, FlowName]:
     return kind, (aliases[0], aliases[1])
 
 
+def _of_key(entry: InputEntry, name: str, flow: FlowName, kind: str, connector: Connector) -> Iterator[Item | Judged]:
+    states = [connector[each].value for each in STATES if each in connector]
+    if name in STATES and entry.value != OBJECT:
+        yield halted.of_state(entry, entry.value, kind, flow)
+    elif name not in IDENTITY and any(halted.is_left_out(kind, state) for state in states):
+        yield Judged(entry, name, halted.IDLE, "not needed")
+    else:
+        yield from _placed(entry, name, flow, kind)
+
+
 def _placed(entry: InputEntry, name: str, flow: FlowName, kind: str) -> Iterator[Item | Judged]:
-    if name.startswith(" "):
+    if name in (" name", "name") and kind == CLASSES[0]:
+        yield scopes.for_adopt(entry, "name", [flow])
+    elif name.startswith(" "):
         yield Judged(entry, name.strip(), "Connect's own; a flow's name is <source>-><target>", "not needed")
     elif re.fullmatch(r"(source|target)\.cluster\.alias", name):
         yield Judged(entry, name, "", "renamed", f"flows[].{name.partition('.')[0]}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -56,12 +56,16 @@ class Draft:
         self._numbers = {flow: number for number, flow in enumerate(self.parsed.flows)}
         for judged in self.parsed.judged:
             self._judge(judged)
-        clusters = _grouped((each.scope, each) for each in self.parsed.items if isinstance(each.scope, ClusterScope))
+        clusters = _grouped(
+            (each.scope, each)
+            for each in self.parsed.items
+            if isinstance(each.scope, ClusterScope) and not self._places(each)
+        )
         for scope in sorted(clusters, key=lambda each: each.role):  # what is for all clients comes first
             self._fill_section(scope, clusters)
-        flows = _grouped((each.scope, each) for each in self.parsed.items if isinstance(each.scope, FlowScope))
+        flows = _grouped((flow, each) for each in self.parsed.items for flow in self._places(each))
         for flow, group in flows.items():
-            values = {name: items[-1].entry.value.strip() for name, items in group.items()}
+            values = {name: _winner(items).entry.value.strip() for name, items in group.items()}
             for winner, equal in self._winners(group):
                 self._take_all(equal, together.overruled(winner.name, flow, values) or self._of_flow(winner, flow))
 
@@ -81,27 +85,36 @@ class Draft:
         idle = self._idle(scope)
         groups = {winner.name: (winner, equal) for winner, equal in self._winners(clusters[scope])}
         winners = {name: winner for name, (winner, _) in groups.items()}
-        common = {name: items[-1] for name, items in clusters.get(ClusterScope(scope.alias), {}).items()}
+        common = {name: _winner(items) for name, items in clusters.get(ClusterScope(scope.alias), {}).items()}
         section = Section(scope, winners, common, self.variables)
         for item, equal in groups.values():
-            setting = CLIENTS.get(item.name)
-            flows = [item.flow] if item.flow else self._flows(scope)
             if idle:
                 self._take_all(equal, Verdict("not needed", idle))
-            elif setting and item.name in flow_keys.CLIENT_HANDLERS and scope.role != "admin":
-                for flow in flows:
-                    handler = flow_keys.CLIENT_HANDLERS[item.name]
-                    self._take_all(equal, handler(setting, FlowScope(*flow), item.entry.value.strip()))
             else:
-                self._take_all(equal, self._for_all_flows(section.judge(item), item, scope))
+                self._take_all(equal, self._for_all_flows(section.judge(item), equal, scope))
 
-    def _for_all_flows(self, verdict: Verdict, item: Item, scope: ClusterScope) -> Verdict:
-        """Say so if what one flow asks for would hold for others, too."""
-        others = [flow for flow in self._flows(scope) if flow != item.flow]
-        if not item.flow or not others or not verdict.puts:
+    def _places(self, item: Item) -> list[FlowScope]:
+        """The flows of which an item sets a key. There are none if it sets a property of a cluster."""
+        scope = item.scope
+        if isinstance(scope, FlowScope):
+            return [scope]
+        if item.name not in flow_keys.CLIENT_HANDLERS or scope.role == "admin":
+            return []
+        return [FlowScope(*flow) for flow in ([item.flow] if item.flow else self._flows(scope))]
+
+    def _for_all_flows(self, verdict: Verdict, equal: Sequence[Item], scope: ClusterScope) -> Verdict:
+        """Say so if what some flows or connectors ask for would hold for others, too."""
+        asking = {item.flow for item in equal}
+        if None in asking or not verdict.puts:
             return verdict
-        said = "; ".join(filter(None, (verdict.why, "in mirror it holds for every flow of the cluster")))
-        return Verdict("different", said, verdict.puts)
+        said = "in mirror it holds for every flow of the cluster" if asking < {*self._flows(scope)} else ""
+        parts = {item.part for item in equal}
+        kinds = {part.kind for part in parts if part}
+        if any(flow in asking and part.kind in kinds and part not in parts for part, flow in self.parsed.parts):
+            said = said or "in mirror it holds for all topics of the flow"
+        if not said:
+            return verdict
+        return Verdict("different", "; ".join(filter(None, (verdict.why, said))), verdict.puts)
 
     def _flows(self, scope: ClusterScope) -> list[FlowName]:
         sides = {"consumer": (0,), "producer": (1,)}.get(scope.role, (0, 1))
@@ -115,6 +128,8 @@ class Draft:
         return ""
 
     def _of_flow(self, item: Item, scope: FlowScope) -> Verdict:
+        if item.name in flow_keys.CLIENT_HANDLERS:
+            return flow_keys.CLIENT_HANDLERS[item.name](CLIENTS[item.name], scope, item.entry.value.strip())
         if item.name not in CONNECTORS:
             return of_table(look_up(CONNECTORS, item.name) or UNKNOWN)
         try:
@@ -125,21 +140,23 @@ class Draft:
     def _winners(self, group: Mapping[str, list[Item]]) -> Iterator[tuple[Item, list[Item]]]:
         """The items that count, each with those that say the same; an overridden one is taken into the account."""
         for items in group.values():
-            *others, winner = items
-            equal = [winner]
-            for item in others:
+            winner = _winner(items)
+            equal, own = [winner], list[Item]()
+            for item in items:
+                if item is winner:
+                    continue
                 if item.rank == winner.rank and (item.entry.value, item.kind) == (winner.entry.value, winner.kind):
                     equal.append(item)
-                elif item.rank == winner.rank and item.flow != winner.flow:
-                    text = f"another flow has another value ({winner.entry.key}); in mirror it belongs to the cluster"
-                    self._take(item.entry, Verdict("not possible", text))
+                elif isinstance(item.scope, FlowScope) and _are_alike(item, winner):
+                    own.append(item)  # in effect they say the same, or nothing: see united.py
                 else:
-                    self._take(item.entry, Verdict("not needed", f"{winner.entry.key} takes precedence"))
+                    self._take(item.entry, _overridden(item, winner))
             yield winner, equal
+            yield from ((item, [item]) for item in own)
 
     def _take_all(self, items: Iterable[Item], verdict: Verdict) -> None:
         for item in items:
-            self._take(item.entry, verdict)
+            self._take(item.entry, Verdict(*item.said, verdict.puts) if item.said else verdict)
 
     def _take(self, entry: InputEntry, verdict: Verdict) -> None:
         kept = []
@@ -172,6 +189,34 @@ class Draft:
             assert isinstance(flow, tuple)
             return ".".join((f"flows[{self._numbers[flow]}]", *(str(part) for part in place[2:])))
         return ".".join(str(part) for part in place)
+
+
+def _winner(items: Sequence[Item]) -> Item:
+    """The item that counts: of those with the highest weight, the last one."""
+    return max(reversed(items), key=lambda item: item.weight)
+
+
+def _are_alike(item: Item, other: Item) -> bool:
+    """True if two connectors of the same class say it."""
+    if item.part is None or other.part is None or item.rank != other.rank:
+        return False
+    return item.part.kind == other.part.kind and item.part != other.part
+
+
+def _overridden(item: Item, winner: Item) -> Verdict:
+    """What becomes of an item because another one with the same name and scope counts."""
+    if item.name == "bootstrap.servers" and _servers(item) & _servers(winner):
+        return Verdict("not needed", f"{winner.entry.key} names the same cluster")
+    of_cluster = isinstance(item.scope, ClusterScope)
+    if item.rank == winner.rank and of_cluster and (item.flow, item.part) != (winner.flow, winner.part):
+        who = "flow" if item.flow != winner.flow else "connector"
+        text = f"another {who} has another value ({winner.entry.key}); in mirror it belongs to the cluster"
+        return Verdict("not possible", text)
+    return Verdict("not needed", f"{winner.entry.key} takes precedence")
+
+
+def _servers(item: Item) -> set[str]:
+    return {each.strip() for each in item.entry.value.split(",")}
 
 
 def _grouped(items: Iterable[tuple[_Scope, Item]]) -> dict[_Scope, dict[str, list[Item]]]:

@@ -22,6 +22,7 @@ FORMS: Mapping[Form, tuple[str, str]] = {
 }
 
 FlowName = tuple[str, str]  # the aliases of source and target
+SOURCE = "MirrorSourceConnector"  # the class that copies records
 
 
 class Unreadable(Exception):
@@ -59,6 +60,20 @@ class FlowScope(NamedTuple):
 SettingScope = ClusterScope | FlowScope
 
 
+class Part(NamedTuple):
+    """A connector. Several of one class may have the same aliases, and are one flow then."""
+
+    number: int  # of those in the input
+    kind: str  # its class
+
+
+class Said(NamedTuple):
+    """What the account says of an item in place of what its own value would say."""
+
+    fate: Literal["same", "renamed", "different", "not possible"]
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """An entry as a setting of one flow, or as a property of one cluster."""
@@ -70,6 +85,13 @@ class Item:
     flow: FlowName | None = None  # of a cluster's property that only one flow has
     # What `name` is: Java's property, librdkafka's, or librdkafka's with a secret whose place `entry.value` names.
     kind: Kind = "java"
+    part: Part | None = None
+    said: Said | None = None
+
+    @property
+    def weight(self) -> tuple[int, bool]:
+        """Of several values the one with the highest weight counts: of connectors that of the one that copies."""
+        return self.rank, self.part is None or self.part.kind == SOURCE
 
 
 class Judged(NamedTuple):
@@ -93,6 +115,7 @@ class ParsedInput:
     judged: tuple[Judged, ...]
     providers: tuple[tuple[str, str], ...] = ()  # config providers: name and class
     unchecked: tuple[FlowName, ...] = ()  # flows without the connector that looks after consumer groups
+    parts: tuple[tuple[Part, FlowName], ...] = ()  # connectors, each with its aliases
 
 
 def unique(entries: Iterable[InputEntry]) -> list[InputEntry]:

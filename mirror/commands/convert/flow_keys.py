@@ -47,17 +47,26 @@ def refusal(key: str, value: str | int | bool) -> str | None:
 
 def _refused(key: str, value: Value) -> str | None:
     *outer, last = key.split(".")
-    tree: dict[str, Any] = {last: value}
-    model: Any = FlowModel
-    for name in reversed(outer):
-        tree = {name: tree}
-    for name in outer:
-        model = model.model_fields[name].annotation
     try:
-        FlowModel.model_validate({"source": "a", "target": "b", **tree}, context={"aliases": ["a", "b"]})
+        effective(key, value)
     except ValidationError:
+        model: Any = FlowModel
+        for name in outer:
+            model = model.model_fields[name].annotation
         return f"must be {_schema(model)['properties'][last][ALLOWED]}"
     return None
+
+
+def effective(key: str, value: Value | None = None) -> Any:
+    """What our loader makes of the value of a flow's key; of None, the default. Raises ValidationError."""
+    *outer, last = key.split(".")
+    tree: dict[str, Any] = {} if value is None else {last: value}
+    for name in reversed(outer):
+        tree = {name: tree}
+    found: Any = FlowModel.model_validate({"source": "a", "target": "b", **tree}, context={"aliases": ["a", "b"]})
+    for name in (*outer, last):
+        found = getattr(found, name)
+    return found
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from mirror.commands.convert.entries import ROLES, ClusterScope, FlowName, FlowScope, InputEntry, Item, Judged, Role
 from mirror.commands.convert.group_settings import EMITTED, GROUPS
 from mirror.commands.convert.setting import look_up
-from mirror.commands.convert.table import CLIENTS, CONNECTORS, WORKERS
+from mirror.commands.convert.table import CLIENTS, CONNECTORS, STRIMZI, WORKERS
 
 # MirrorClientConfig.CLIENT_CONFIG_DEF: what stands for all clients without consumer., producer. or admin. before it.
 COMMON = ("bootstrap.servers", "security.protocol", "ssl.", "sasl.")
@@ -28,6 +28,27 @@ UNKNOWN = "unknown key: neither MirrorMaker's nor Kafka Connect's"
 
 # Of a rank the higher wins: the whole file, a cluster, a flow, a flow's client by its full name.
 FILE, CLUSTER, FLOW, EXACT = range(4)
+
+
+# What `mirror adopt` has to be told if it is not MirrorMaker's own name: the option, and that name.
+ADOPT: Mapping[str, tuple[str, str]] = {
+    "offset.storage.topic": ("--offsets-topic", "mm2-offsets.{source}.internal"),
+    "offsets.storage.topic": ("--offsets-topic", "mm2-offsets.{source}.internal"),
+    "spec.target.offsetStorageTopic": ("--offsets-topic", ""),
+    "group.id": ("--worker-group", "{source}-mm2"),
+    "spec.target.groupId": ("--worker-group", ""),
+    "name": ("--connector", "MirrorSourceConnector"),
+}
+
+
+def for_adopt(entry: InputEntry, name: str, flows: Collection[FlowName] = ()) -> Judged:
+    """A setting of the workers of these flows, or a connector's name: not needed, but for `mirror adopt`."""
+    option, usual = ADOPT[name]
+    setting = next(found for table in (CONNECTORS, WORKERS, STRIMZI) if (found := look_up(table, name)))
+    why, value = setting.why.partition("; mirror adopt")[0], entry.value.strip()
+    if value in {usual.format(source=source) for source, _ in flows}:
+        return Judged(entry, name, f"{why}; mirror adopt knows this name", "not needed")
+    return Judged(entry, name, f"{why}; give it to mirror adopt: {option} {value}", "not needed")
 
 
 def is_common(name: str) -> bool:
@@ -84,6 +105,8 @@ def of_flow(entry: InputEntry, name: str, flow: FlowName) -> Iterator[Item | Jud
         yield heartbeats(entry, name, flow, FLOW)
     elif look_up(CONNECTORS, name):
         yield Item(entry, name, FlowScope(*flow), FLOW)
+    elif name == "offsets.storage.topic":
+        yield for_adopt(entry, name, [flow])
     elif look_up(WORKERS, name):
         yield Judged(entry, name)
     elif look_up(CLIENTS, name):
@@ -122,7 +145,12 @@ def of_cluster(entry: InputEntry, name: str, alias: str, flows: Sequence[FlowNam
     elif is_common(name):
         yield Item(entry, name, ClusterScope(alias), CLUSTER)
     elif name == "exactly.once.source.support":
-        yield from (Item(entry, name, FlowScope(*flow), CLUSTER) for flow in flows if flow[1] == alias)
+        theirs = [flow for flow in flows if flow[1] == alias]
+        yield from (Item(entry, name, FlowScope(*flow), CLUSTER) for flow in theirs)
+        if not theirs:
+            yield Judged(entry, name, f"no flow copies to {alias}, and it is about the target's workers", "not needed")
+    elif name in ADOPT and name in WORKERS and alias in {target for _, target in flows}:
+        yield for_adopt(entry, name, [flow for flow in flows if flow[1] == alias])
     elif look_up(WORKERS, name):
         yield Judged(entry, name)
     elif look_up(CONNECTORS, name):
@@ -146,6 +174,8 @@ def of_file(entry: InputEntry, aliases: Sequence[str], flows: Sequence[FlowName]
         yield Judged(entry, name, text, "not needed")
     elif name in CONNECTORS:
         yield from (Item(entry, name, FlowScope(*flow), FILE) for flow in flows)
+    elif name == "offset.storage.topic":
+        yield for_adopt(entry, name, flows)
     elif look_up(CONNECTORS, name) or look_up(WORKERS, name):
         yield Judged(entry, name)
     elif look_up(CLIENTS, name):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from mirror.commands.convert import scopes
+from mirror.commands.convert import halted, scopes
 from mirror.commands.convert.connectors import mapping, scalar
 from mirror.commands.convert.entries import (
     ClusterScope,
@@ -15,13 +16,15 @@ from mirror.commands.convert.entries import (
     Item,
     Judged,
     ParsedInput,
+    Part,
     Unreadable,
+    true,
 )
-from mirror.commands.convert.setting import look_up
-from mirror.commands.convert.strimzi_cluster import Lines, cluster, leaves
+from mirror.commands.convert.strimzi_cluster import EMPTY, UNKNOWN, Lines, Path, cluster, leaves
 from mirror.commands.convert.table import STRIMZI
 
 MIRRORS_MAX = 1_000
+IDLE = "the mirror has no sourceConnector, and only that one copies records"
 CONNECTORS = {
     "sourceConnector": "MirrorSourceConnector",
     "checkpointConnector": "MirrorCheckpointConnector",
@@ -47,26 +50,19 @@ def parsed(tree: Any, lines: Lines) -> ParsedInput:
     for name, value in spec.items():
         if name not in ("clusters", "mirrors", "target"):
             found.append(_judged(f"spec.{name}", value, ("spec", name), lines))
-    aliases, target = list[str](), str(spec.get("connectCluster") or "")
-    for index, value in enumerate(_list(spec.get("clusters"), "spec.clusters")):
-        aliases.append(_alias(value, f"spec.clusters[{index}]"))
-        found += cluster(value, aliases[-1], ("spec", "clusters", index), lines)
-    if "target" in spec:
-        target = _alias(spec["target"], "spec.target", "target")
-        aliases.append(target)
-        found += cluster(spec["target"], target, ("spec", "target"), lines)
-    flows: list[FlowName] = []
-    mirrors = _list(spec.get("mirrors"), "spec.mirrors")
-    if not 1 <= len(mirrors) <= MIRRORS_MAX:
-        raise Unreadable(f"spec.mirrors must be a list of 1 to {MIRRORS_MAX:,} mirrors", lines.get(("spec",)))
-    for index, value in enumerate(mirrors):
-        mirror = _Mirror(mapping(value, f"spec.mirrors[{index}]"), index, target, lines)
-        flows.append(mirror.flow)
-        found += mirror.all()
-        aliases += [mirror.flow[0]] if "source" in value else []
-    unknown = next((alias for flow in flows for alias in flow if alias not in aliases), None)
+    clusters, target = _clusters(spec)
+    mirrors = _mirrors(spec, target, lines)
+    flows = [mirror.flow for mirror in mirrors if mirror.has("sourceConnector")]
+    for alias, path, value in clusters:
+        found += cluster(value, alias, path, lines, flows)
+    for mirror in mirrors:
+        found += mirror.all(flows)
+    aliases = [alias for alias, *_ in clusters] + [mirror.flow[0] for mirror in mirrors if mirror.has("source")]
+    unknown = next((alias for mirror in mirrors for alias in mirror.flow if alias not in aliases), None)
     if unknown is not None:
         raise Unreadable(f"spec.mirrors names the cluster {unknown:.100}, which is not there", lines.get(("spec",)))
+    if not flows:
+        raise Unreadable("no mirror has a sourceConnector, and only that one copies records", lines.get(("spec",)))
     used = tuple(alias for alias in dict.fromkeys(aliases) if any(alias in flow for flow in flows))
     found = [scopes.of_known_flow(each, flows) for each in found]
     items = tuple(each for each in found if isinstance(each, Item))
@@ -75,12 +71,34 @@ def parsed(tree: Any, lines: Lines) -> ParsedInput:
     judged += [Judged(each.entry, each.name, "no mirror has this cluster", "not needed") for each in unused]
     kept = tuple(each for each in items if isinstance(each.scope, FlowScope) or each.scope.alias in used)
     names = tuple(dict.fromkeys(flows))
-    return ParsedInput("resource", used, names, kept, tuple(judged), unchecked=_unchecked(flows, mirrors))
+    parts = tuple((part, mirror.flow) for mirror in mirrors for part in mirror.parts())
+    return ParsedInput("resource", used, names, kept, tuple(judged), unchecked=_unchecked(mirrors), parts=parts)
 
 
-def _unchecked(flows: Sequence[FlowName], mirrors: Sequence[Any]) -> tuple[FlowName, ...]:
-    checked = {flow for flow, value in zip(flows, mirrors, strict=True) if "checkpointConnector" in value}
-    return tuple(flow for flow in dict.fromkeys(flows) if flow not in checked)
+def _clusters(spec: Mapping[str, Any]) -> tuple[list[tuple[str, Path, Any]], str]:
+    """The clusters with their aliases and paths, and the alias of the one that the workers belong to."""
+    found: list[tuple[str, Path, Any]] = []
+    for index, value in enumerate(_list(spec.get("clusters"), "spec.clusters")):
+        found.append((_alias(value, f"spec.clusters[{index}]"), ("spec", "clusters", index), value))
+    if "target" not in spec:
+        return found, str(spec.get("connectCluster") or "")
+    target = _alias(spec["target"], "spec.target", "target")
+    return [*found, (target, ("spec", "target"), spec["target"])], target
+
+
+def _mirrors(spec: Mapping[str, Any], target: str, lines: Lines) -> list[_Mirror]:
+    mirrors = _list(spec.get("mirrors"), "spec.mirrors")
+    if not 1 <= len(mirrors) <= MIRRORS_MAX:
+        raise Unreadable(f"spec.mirrors must be a list of 1 to {MIRRORS_MAX:,} mirrors", lines.get(("spec",)))
+    return [
+        _Mirror(mapping(value, f"spec.mirrors[{index}]"), index, target, lines) for index, value in enumerate(mirrors)
+    ]
+
+
+def _unchecked(mirrors: Sequence[_Mirror]) -> tuple[FlowName, ...]:
+    checked = {mirror.flow for mirror in mirrors if mirror.has("checkpointConnector")}
+    copying = dict.fromkeys(mirror.flow for mirror in mirrors if mirror.has("sourceConnector"))
+    return tuple(flow for flow in copying if flow not in checked)
 
 
 class _Mirror:
@@ -90,6 +108,7 @@ class _Mirror:
         self._tree = tree
         self._path: tuple[str | int, ...] = ("spec", "mirrors", index)
         self._key = f"spec.mirrors[{index}]"
+        self._index = index
         self._lines = lines
         if "source" in tree:
             source = _alias(tree["source"], f"{self._key}.source")
@@ -99,36 +118,66 @@ class _Mirror:
         if not all(self.flow) or self.flow[0] == self.flow[1]:
             raise Unreadable(f"{self._key} needs a source and another target", lines.get(self._path))
 
-    def all(self) -> Iterator[Item | Judged]:
+    def has(self, name: str) -> bool:
+        """True if the mirror has this key."""
+        return name in self._tree
+
+    def parts(self) -> list[Part]:
+        """The connectors of the mirror."""
+        return [self._part(name) for name in CONNECTORS if self.has(name)]
+
+    def _part(self, name: str) -> Part:
+        return Part(self._index, CONNECTORS[name])
+
+    def all(self, flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
+        """What each key is about. `flows` are those of all mirrors."""
         for name, value in self._tree.items():
             key, path = f"{self._key}.{name}", (*self._path, name)
             if name == "source":
-                yield from cluster(value, self.flow[0], path, self._lines)
+                yield from cluster(value, self.flow[0], path, self._lines, flows)
+            elif self._is_idle(name, flows):
+                yield Judged(InputEntry(key, scalar(value, key), self._lines.get(path)), name, IDLE, "not needed")
             elif name in ("sourceCluster", "targetCluster"):
                 ours = "flows[].source" if name == "sourceCluster" else "flows[].target"
                 yield Judged(InputEntry(key, scalar(value, key), self._lines.get(path)), name, "", "renamed", ours)
             elif name in PATTERNS:
                 entry = InputEntry(key, scalar(value, key), self._lines.get(path))
                 # The operator lets it replace what the connector's own config says.
-                yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.EXACT)
+                part = self._part("sourceConnector" if name.startswith("topics") else "checkpointConnector")
+                yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.EXACT, part=part)
             elif name in CONNECTORS:
-                yield from self._connector(mapping(value, key), key, path)
+                found = self._connector(mapping(value, key), key, path)
+                yield from (replace(e, part=self._part(name)) if isinstance(e, Item) else e for e in found)
             else:
-                yield Judged(InputEntry(key, "", self._lines.get(path)), name, "unknown key", "not possible")
+                yield _of_table(InputEntry(key, "", self._lines.get(path)), f"<mirror>.{name}")
+
+    def _is_idle(self, name: str, flows: Sequence[FlowName]) -> bool:
+        """True if a key would be about copying, and nothing is copied."""
+        if name in ("sourceCluster", "targetCluster"):
+            return self.flow not in flows
+        return PATTERNS.get(name, "").startswith("topics") and not self.has("sourceConnector")
 
     def _connector(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
-        if CONNECTORS[str(path[-1])] == "MirrorHeartbeatConnector":
+        kind, state = CONNECTORS[str(path[-1])], _state(tree, key)
+        if kind == "MirrorHeartbeatConnector":
             asking = InputEntry(key, "true", self._lines.get(path))
             yield scopes.heartbeats(asking, "emit.heartbeats.enabled", self.flow, scopes.FILE)
         elif not tree:
             yield Judged(InputEntry(key, "", self._lines.get(path)), key, "one flow does what they do", "not needed")
         for name, value in tree.items():
             here = (*path, name)
-            if name == "config":
-                yield from self._config(mapping(value, f"{key}.config"), f"{key}.config", here)
+            entry = InputEntry(f"{key}.{name}", "", self._lines.get(here))
+            if name == "config" and value == {}:
+                yield Judged(entry, name, EMPTY, "not needed")
+            elif name == "config":
+                found = self._config(mapping(value, entry.key), entry.key, here)
+                yield from _idle(found) if halted.is_left_out(kind, state) else found
+            elif name == "pause" and "state" in tree:
+                yield Judged(entry, name, "state takes precedence", "not needed")
+            elif name in ("state", "pause"):
+                yield halted.of_state(entry, state, kind, self.flow)
             else:
-                setting = look_up(STRIMZI, f"<connector>.{name}") or STRIMZI["<connector>.*"]
-                yield Judged(InputEntry(f"{key}.{name}", "", self._lines.get(here)), setting.name)
+                yield _of_table(entry, f"<connector>.{name}")
 
     def _config(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
         kind = CONNECTORS[str(path[-2])]
@@ -145,12 +194,26 @@ class _Mirror:
                     yield each
 
 
+def _state(connector: Mapping[str, Any], key: str) -> str:
+    """The state that a connector is to have; empty if nothing is said."""
+    if "state" in connector:
+        return scalar(connector["state"], f"{key}.state")
+    return "paused" if true(scalar(connector.get("pause"), f"{key}.pause")) else ""
+
+
+def _idle(found: Iterator[Item | Judged]) -> Iterator[Judged]:
+    """The settings of a connector that does not run."""
+    return (Judged(each.entry, each.name, halted.IDLE, "not needed") for each in found)
+
+
 def _judged(key: str, value: Any, path: tuple[str | int, ...], lines: Lines) -> Judged:
-    setting = look_up(STRIMZI, key)
-    entry = InputEntry(key, next(iter(leaves(value, key)))[1], lines.get(path))
-    return Judged(
-        entry, setting.name if setting else key, "" if setting else "unknown key", "" if setting else "not possible"
-    )
+    return _of_table(InputEntry(key, next(iter(leaves(value, key)))[1], lines.get(path)), key)
+
+
+def _of_table(entry: InputEntry, name: str) -> Judged:
+    if name in STRIMZI:
+        return Judged(entry, name)
+    return Judged(entry, name, UNKNOWN, "not possible")
 
 
 def _list(value: Any, key: str) -> list[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirror.commands.convert import scopes
 from mirror.commands.convert.connectors import mapping, scalar
-from mirror.commands.convert.entries import ClusterScope, InputEntry, Item, Judged, Kind
-from mirror.commands.convert.setting import look_up
+from mirror.commands.convert.entries import ClusterScope, FlowName, InputEntry, Item, Judged, Kind
 from mirror.commands.convert.table import STRIMZI
 
 Path = tuple[str | int, ...]
@@ -34,6 +34,8 @@ SECRETS = {
     "certificateAndKey.certificate": "ssl.certificate.pem",
     "certificateAndKey.key": "ssl.key.pem",
 }
+UNKNOWN = "unknown key: Strimzi's resource has none of this name here"
+EMPTY = "it is empty"
 IN_VARIABLE = "an environment variable holds what it names; let the pod have it from the secret"
 
 
@@ -49,18 +51,21 @@ def leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
         yield key, "" if isinstance(value, dict | list) else scalar(value, key)
 
 
-def cluster(value: Any, alias: str, path: Path, lines: Lines) -> Iterator[Item | Judged]:
-    """What each key of a cluster is about. Raises Unreadable."""
-    return _Cluster(value, alias, path, lines).all()
+def cluster(
+    value: Any, alias: str, path: Path, lines: Lines, flows: Sequence[FlowName] = ()
+) -> Iterator[Item | Judged]:
+    """What each key of a cluster is about. `flows` are those of the resource. Raises Unreadable."""
+    return _Cluster(value, alias, path, lines, flows).all()
 
 
 class _Cluster:
-    def __init__(self, tree: Any, alias: str, path: Path, lines: Lines) -> None:
+    def __init__(self, tree: Any, alias: str, path: Path, lines: Lines, flows: Sequence[FlowName]) -> None:
         self._key = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)[1:]
         self._tree = mapping(tree, self._key, lines.get(path))
         self._alias = alias
         self._path = path
         self._lines = lines
+        self._flows = flows
 
     def all(self) -> Iterator[Item | Judged]:
         for name, value in self._tree.items():
@@ -68,6 +73,8 @@ class _Cluster:
                 yield Judged(self._entry("alias", self._alias), name, "", "same", "clusters")
             elif name == "bootstrapServers":
                 yield self._ours(self._entry(name, scalar(value, f"{self._key}.{name}")), "bootstrap.servers")
+            elif name in ("config", "authentication") and value == {}:
+                yield Judged(self._entry(name, ""), name, EMPTY, "not needed")
             elif name == "config":
                 yield from self._config(value)
             elif name == "tls":
@@ -75,10 +82,15 @@ class _Cluster:
             elif name == "authentication":
                 yield from self._authentication(value)
             else:
-                setting = look_up(STRIMZI, f"spec.target.{name}") if self._path == ("spec", "target") else None
-                known = setting and setting.name != "spec.*"
-                text = "" if known else "unknown key"
-                yield Judged(self._entry(name, ""), f"spec.target.{name}", text, "" if known else "not possible")
+                yield self._of_target(name, value)
+
+    def _of_target(self, name: str, value: Any) -> Judged:
+        """A key that only the cluster of the workers has, or none."""
+        full = f"spec.target.{name}"
+        if self._path != ("spec", "target") or full not in STRIMZI:
+            return Judged(self._entry(name, ""), full, UNKNOWN, "not possible")
+        entry = self._entry(name, scalar(value, full))
+        return scopes.for_adopt(entry, full, self._flows) if full in scopes.ADOPT else Judged(entry, full)
 
     def _entry(self, name: str, value: str) -> InputEntry:
         first = name.partition(".")[0].partition("[")[0]
@@ -96,7 +108,7 @@ class _Cluster:
                 scalar(inner, f"{self._key}.config.{name}"),
                 self._lines.get((*self._path, "config", name)),
             )
-            yield from scopes.of_cluster(entry, name, self._alias, ())
+            yield from scopes.of_cluster(entry, name, self._alias, self._flows)
 
     def _tls(self, value: Any) -> Iterator[Item | Judged]:
         certificates = value.get("trustedCertificates") if isinstance(value, dict) else None
@@ -109,6 +121,9 @@ class _Cluster:
             entry = self._entry(key, f"all certificates of the Kubernetes secrets {secrets}, one after the other")
             if first and not self._has_login():
                 yield self._ours(InputEntry(entry.key, "SSL", entry.line), "security.protocol")
+            if not re.match(r"tls(\.trustedCertificates\b|$)", key):
+                yield Judged(entry, key, UNKNOWN, "not possible")
+                continue
             if first and named:
                 yield self._ours(entry, "ssl.ca.pem", "secret")
             elif named or not first:
@@ -157,8 +172,10 @@ class _Cluster:
                 yield self._ours(InputEntry(entry.key, protocol, entry.line), "security.protocol")
             elif name.startswith("config."):
                 yield Item(entry, name.removeprefix("config."), ClusterScope(self._alias), scopes.CLUSTER)
-            else:
+            elif name == "sasl":
                 yield Judged(entry, key, "security.protocol says it", "not needed")
+            else:
+                yield Judged(entry, key, UNKNOWN, "not possible")
 
     def _type(self, entry: InputEntry, kind: str) -> Iterator[Item]:
         if kind == "tls":

@@ -15,6 +15,7 @@ from mirror.commands.convert.verdict import Verdict, not_possible
 Values = Mapping[str, str]  # the settings of one flow, by their names
 Rule = Callable[[FlowScope, Values], Verdict | None]
 
+SEPARATOR = "replication.policy.separator"
 CHECKPOINTS = "emit.checkpoints.enabled"
 SYNC = "sync.group.offsets.enabled"
 HEARTBEATS = "emit.heartbeats.enabled"
@@ -48,9 +49,13 @@ def _number(name: str, values: Values, default: str = "") -> int | None:
 
 
 def _separator(scope: FlowScope, values: Values) -> Verdict | None:
-    if values.get("replication.policy.class", "").endswith("IdentityReplicationPolicy"):
+    if not values.get("replication.policy.class", "").endswith("IdentityReplicationPolicy"):
+        return None
+    found = judge(SEPARATOR, scope, values[SEPARATOR])
+    if found.fate not in CARRIED or values[SEPARATOR] == CONNECTORS[SEPARATOR].default:
         return Verdict("not needed", "identity puts nothing before the name")
-    return None
+    said = "identity puts nothing before the name, but heartbeats and MirrorMaker's own topics have it in their names"
+    return replace(found, fate="different", why=said)
 
 
 def _old_name(new: str) -> Rule:
@@ -134,7 +139,7 @@ def _replicated_heartbeats(scope: FlowScope, values: Values) -> Verdict | None:
 
 
 RULES: Mapping[str, Rule] = {
-    "replication.policy.separator": _separator,
+    SEPARATOR: _separator,
     "topics.blacklist": _old_name("topics.exclude"),
     "config.properties.blacklist": _old_name("config.properties.exclude"),
     "groups.exclude": _excluded_groups,

@@ -8,8 +8,15 @@ S = Setting
 
 NO_WORKERS = "mirror has no Connect workers"
 NO_STORAGE = "mirror keeps positions in a group on the target, and its plan on a topic there"
+ADOPT_TOPIC = "mirror adopt needs another name than MirrorMaker's own as --offsets-topic"
+ADOPT_GROUP = "mirror adopt needs another one than <source>-mm2 as --worker-group"
 RAW = "mirror copies keys, values and headers as the bytes that they are"
 NO_REST = "mirror has no REST interface; its pages are at http.host and http.port"
+OFFSETS = "mirror status shows the positions, and mirror resume --at changes one"
+HALTED = (
+    "a stopped or paused sourceConnector: give the order with mirror pause before you start mirror, or take the flow "
+    "out; a checkpointConnector becomes groups.checkpoints: false, and a heartbeatConnector no heartbeats"
+)
 DEPLOYMENT = "it describes the deployment: deploy/chart is mirror's"
 
 CONNECT = (
@@ -18,7 +25,7 @@ CONNECT = (
         "<source>-mm2",
         "not needed",
         "",
-        "no consumer joins a group; flows[].group names the group that holds the positions",
+        "no consumer joins a group; flows[].group names the group that holds the positions; " + ADOPT_GROUP,
     ),
     S(
         "client.id",
@@ -34,8 +41,9 @@ CONNECT = (
     S("header.converter", "ByteArrayConverter", "not needed", "", RAW),
     S("header.converter.*", "", "not needed", "", RAW),
     S("internal.*", "", "not needed", "", NO_WORKERS),
+    S("offset.storage.topic", "mm2-offsets.<source>.internal", "not needed", "", f"{NO_STORAGE}; {ADOPT_TOPIC}"),
     S("offset.storage.*", "", "not needed", "", NO_STORAGE),
-    S("offsets.storage.topic", "", "not needed", "", NO_STORAGE),
+    S("offsets.storage.topic", "", "not needed", "", f"{NO_STORAGE}; {ADOPT_TOPIC}"),
     S("config.storage.*", "", "not needed", "", NO_STORAGE),
     S("status.storage.*", "", "not needed", "", NO_STORAGE),
     S("listeners", "", "not needed", "", NO_REST),
@@ -93,10 +101,16 @@ STRIMZI = (
         "the tasks are Python; spark.driver.memory is the JVM's memory",
     ),
     S("spec.externalConfiguration", "", "not needed", "", DEPLOYMENT),
-    S("spec.*", "", "not needed", "", DEPLOYMENT),
-    S("spec.target.groupId", "", "not needed", "", NO_STORAGE),
+    S("spec.image", "", "not needed", "", DEPLOYMENT),
+    S("spec.resources", "", "not needed", "", DEPLOYMENT),
+    S("spec.livenessProbe", "", "not needed", "", DEPLOYMENT),
+    S("spec.readinessProbe", "", "not needed", "", DEPLOYMENT),
+    S("spec.jmxOptions", "", "not needed", "", "mirror serves /metrics for Prometheus by itself"),
+    S("spec.clientRackInitImage", "", "not needed", "", "it is for spec.rack"),
+    S("spec.template", "", "not needed", "", DEPLOYMENT),
+    S("spec.target.groupId", "", "not needed", "", f"{NO_WORKERS}; {ADOPT_GROUP}"),
     S("spec.target.configStorageTopic", "", "not needed", "", NO_STORAGE),
-    S("spec.target.offsetStorageTopic", "", "not needed", "", NO_STORAGE),
+    S("spec.target.offsetStorageTopic", "", "not needed", "", f"{NO_STORAGE}; {ADOPT_TOPIC}"),
     S("spec.target.statusStorageTopic", "", "not needed", "", NO_STORAGE),
     S("<cluster>.alias", "", "same", "clusters"),
     S("<cluster>.bootstrapServers", "", "renamed", "clusters.<alias>.bootstrap.servers"),
@@ -130,7 +144,9 @@ STRIMZI = (
     ),
     S("<connector>.tasksMax", "1", "not needed", "", "mirror makes as many Spark tasks as spark.master gives cores"),
     S("<connector>.autoRestart", "", "not needed", "", "mirror starts what has failed again"),
-    S("<connector>.pause", "false", "different", "", "give the order with mirror pause"),
-    S("<connector>.state", "running", "different", "", "give the order with mirror pause"),
-    S("<connector>.*", "", "not needed", "", DEPLOYMENT),
+    S("<connector>.pause", "false", "not possible", "", "paused, as if state said it; state takes precedence"),
+    S("<connector>.state", "running", "not possible", "", HALTED),
+    S("<connector>.version", "", "not needed", "", "mirror has no plugins"),
+    S("<connector>.listOffsets", "", "not needed", "", OFFSETS),
+    S("<connector>.alterOffsets", "", "not needed", "", OFFSETS),
 )

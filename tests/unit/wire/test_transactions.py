@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.errors import Malformed, Unavailable, Unsupported, WireError
+from mirror.errors import Malformed, Refused, Unavailable, Unsupported, WireError
 from mirror.wire import transactions
-from mirror.wire.transactions import list_transactions, transactional_ids
+from mirror.wire.transactions import is_hidden, list_transactions, transactional_ids
 from tests.harness import fake_broker
 from tests.harness.fake_broker import LIST_TRANSACTIONS, METADATA, FakeBroker
+from tests.harness.fake_coordinator import FIND_COORDINATOR
 
 TOPIC = "topic"
 
@@ -67,6 +68,31 @@ def test_what_a_broker_refuses(two: tuple[FakeBroker, FakeBroker], monkeypatch: 
     monkeypatch.setattr(fake_broker, "VERSIONS", older)
     with pytest.raises(Unsupported, match=r"before Kafka 3\.0"):
         transactional_ids(two[0].properties)
+
+
+def coordinated(port: int, error: int) -> bytes:
+    """An answer to FindCoordinator, version 4, about the transactional id "a-0"."""
+    host = "" if error else "127.0.0.1"
+    place = struct.pack(">i", -1 if error else 1) + bytes([len(host) + 1]) + host.encode() + struct.pack(">i", port)
+    return b"\0" + struct.pack(">i", 0) + b"\2" + b"\4a-0" + place + struct.pack(">h", error) + b"\0\0\0"
+
+
+@pytest.mark.parametrize("error, hidden", [(0, False), (53, True)])
+def test_an_id_that_we_may_not_describe_is_hidden(
+    two: tuple[FakeBroker, FakeBroker], monkeypatch: pytest.MonkeyPatch, error: int, hidden: bool
+) -> None:
+    monkeypatch.setitem(fake_broker.VERSIONS, FIND_COORDINATOR, (0, 4))
+    serve(two, lambda: coordinated(two[0].port, error), lambda: coordinated(two[0].port, error))
+    assert is_hidden(two[0].properties, "a-0") is hidden
+
+
+def test_what_else_a_broker_refuses_is_an_error(
+    two: tuple[FakeBroker, FakeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fake_broker.VERSIONS, FIND_COORDINATOR, (0, 4))
+    serve(two, lambda: coordinated(two[0].port, 29), lambda: coordinated(two[0].port, 29))
+    with pytest.raises(Refused):
+        is_hidden(two[0].properties, "a-0")
 
 
 @given(st.data())

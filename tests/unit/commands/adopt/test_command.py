@@ -7,9 +7,10 @@ import json
 from click.testing import CliRunner
 
 from mirror.cli import cli
-from mirror.commands.adopt.command import Adoption, shown
+from mirror.commands.adopt.command import Adoption, shown, sync_places
 from mirror.commands.adopt.selection import AdoptResult
 from mirror.model import Partition
+from tests.unit.test_naming import flow
 
 ORDERS = Partition("orders", 0)
 REMOTE = Partition("primary.orders", 0)
@@ -49,6 +50,20 @@ def test_json() -> None:
 
 def test_a_dry_run_fences_nobody() -> None:
     assert Adoption("a->b", True, ["id"], 0, []).as_dict()["fenced"] == []
+
+
+def test_offset_syncs_are_looked_for_under_each_name_that_mirrormaker_gives_them() -> None:
+    """Kafka 4.2 names them with the policy's separator, unless it is told to keep the dot."""
+    assert [(cluster.alias, name) for cluster, name in sync_places(flow(separator="_"))] == [
+        ("backup", "mm2-offset-syncs.primary.internal"),
+        ("backup", "mm2-offset-syncs_primary_internal"),
+        ("primary", "mm2-offset-syncs.backup.internal"),
+        ("primary", "mm2-offset-syncs_backup_internal"),
+    ]
+    assert [name for _, name in sync_places(flow())] == [
+        "mm2-offset-syncs.primary.internal",
+        "mm2-offset-syncs.backup.internal",
+    ]
 
 
 def test_an_offsets_topic_without_a_group_is_bad_use() -> None:

@@ -65,10 +65,21 @@ def test_a_copy_that_is_longer_than_the_source() -> None:
 
 def test_nothing_to_compare() -> None:
     assert find("", "abcd", "ef") == Found(4, 0)
-    assert find("xyz", "", "abc", cut=True) == Found(0, 0)
+    assert find("xyz", "", "abc", cut=True, exact=True) == Found(0, 0)
+    assert find("xyz", "", "", cut=True) == Found(0, 0)
     assert find("xab", "", "abc", cut=True) == Found(2, 2)
     assert isinstance(find("xyz", "", "abc"), Undecided)
     assert isinstance(find("xyz", "abc", "", cut=True), Undecided), "there is something to compare, and it differs"
+
+
+def test_what_came_after_the_recorded_position_may_be_copied_already() -> None:
+    """MirrorMaker recorded 1000 and copied up to 1500, the source begins at 1200, somebody else wrote to the copy."""
+    after = [(1200, b"a"), (1201, b"b")]
+    undecided = find_position([b"x"], Before([], cut=True), after, recorded=1000, exact=False)
+    assert isinstance(undecided, Undecided)
+    assert "all records before offset 1000" in undecided.reason and "may have been copied since" in undecided.reason
+    assert find_position([b"x"], Before([], cut=True), after, recorded=1000, exact=True) == Found(1000, 0)
+    assert find_position([b"x"], Before([], cut=True), [], recorded=1000, exact=False) == Found(1000, 0)
 
 
 def test_agreeing() -> None:
@@ -131,7 +142,9 @@ def test_with_records_that_differ_the_position_is_found(case: Case) -> None:
     found = case.find()
     if case.tail and case.source_start < case.copied:
         assert isinstance(found, Found) and found.position == case.position and 0 < found.compared <= case.most
-    else:  # nothing of the copy is left to compare on one of the sides: what was recorded counts
+    elif case.tail and case.source[max(case.recorded, case.source_start) :]:
+        assert isinstance(found, Undecided), "the source may have records that were copied and do not fit"
+    else:  # nothing is left to compare on one of the sides: what was recorded counts
         assert found == Found(case.offset(case.recorded), 0)
 
 

@@ -264,7 +264,7 @@ def test_what_a_new_resource_becomes(tmp_path: Path) -> None:
         ("exactly.once.source.support=preparing", "exactly.once.source.support", "different", ""),
         ("offset-syncs.topic.location=source", "offset-syncs.topic.location", "different", ""),
         ("a.consumer.auto.offset.reset=none", "a.consumer.auto.offset.reset", "not possible", ""),
-        ("a.sasl.mechanism=AWS_MSK_IAM", "a.sasl.mechanism", "not possible", ""),
+        ("a.sasl.mechanism=AWS_MSK_IAM", "a.sasl.mechanism", "different", "token_provider: mirror.msk_iam.token"),
         ("a.sasl.jaas.config=${file:/x:y}", "a.sasl.jaas.config", "not possible", ""),
         ("a.ssl.keystore.location=/x.jks", "a.ssl.keystore.location", "not possible", ""),
         ("a.ssl.keystore.location=/x.p12", "a.ssl.keystore.location", "same", "ssl.keystore.location: /x.p12"),
@@ -297,6 +297,48 @@ def test_a_flows_own_property_holds_for_the_cluster_and_that_is_said(tmp_path: P
     assert fates(found)["a->b.consumer.client.rack"] == "different"
     found = converted(tmp_path, f"{three}a->c.consumer.client.rack=y\n")
     assert sorted(fates(found)[f"a->{each}.consumer.client.rack"] for each in "bc") == ["different", "not possible"]
+
+
+@pytest.mark.parametrize(
+    "value, fate, written", [("_", "different", "_"), (".", "not needed", "."), ("/", "not needed", ".")]
+)
+def test_identity_needs_the_separator_for_heartbeats_and_internal_topics_only(
+    tmp_path: Path, value: str, fate: str, written: str
+) -> None:
+    text = f"{SHORT}replication.policy.class=x.IdentityReplicationPolicy\nreplication.policy.separator={value}\n"
+    found = converted(tmp_path, text)
+    (flow,) = loaded(tmp_path, found).flows
+    assert (flow.separator, fates(found)["replication.policy.separator"]) == (written, fate)
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("offset.storage.topic=x", "--offsets-topic x"),
+        ("b.offset.storage.topic=x", "--offsets-topic x"),
+        ("b.offset.storage.topic=mm2-offsets.a.internal", "knows this name"),
+        ("b.group.id=x", "--worker-group x"),
+        ("b.group.id=a-mm2", "knows this name"),
+        ("a->b.offsets.storage.topic=x", "--offsets-topic x"),
+    ],
+)
+def test_what_mirror_adopt_has_to_be_told_is_said(tmp_path: Path, line: str, said: str) -> None:
+    key = line.partition("=")[0]
+    found = converted(tmp_path, f"{SHORT}{line}\n")
+    assert fates(found)[key] == "not needed" and why(found, key).endswith(said) and "mirror adopt" in why(found, key)
+
+
+@pytest.mark.parametrize("key", ["a.group.id", "a.offset.storage.topic", "group.id"])
+def test_what_mirrormaker_does_not_read_mirror_adopt_need_not_know(tmp_path: Path, key: str) -> None:
+    """MirrorMaker's workers belong to the target, and it takes no group.id from the whole file."""
+    assert "give it to" not in why(converted(tmp_path, f"{SHORT}{key}=x\n"), key)
+
+
+def test_a_source_connectors_name_is_for_mirror_adopt(tmp_path: Path) -> None:
+    found = converted(tmp_path, CONNECTORS, "mm2.json")
+    for key in ("[0].name", "[0].config.name"):
+        assert why(found, key).endswith("give it to mirror adopt: --connector source")
+    assert "adopt" not in why(found, "[1].name")
 
 
 def test_for_a_policy_of_the_users_own_the_ways_are_named(tmp_path: Path) -> None:
@@ -363,6 +405,7 @@ BAD_JSON = [
     ("\xff{", "no key clusters"),
 ]
 HEAD = "kind: KafkaMirrorMaker2\n"
+MIRRORS = "mirrors: [{sourceCluster: a, targetCluster: b}]"
 BILLIONS = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi"))
 BAD_YAML = [
     ("a: b", "not a resource of the kind KafkaMirrorMaker2"),
@@ -375,8 +418,8 @@ BAD_YAML = [
     (f"{HEAD}spec: {{mirrors: [{{sourceCluster: a, targetCluster: b}}]}}", "names the cluster a, which is not there"),
     (f"{HEAD}spec: {{clusters: [1], mirrors: [1]}}", "spec.clusters[0] must be a mapping"),
     (f"{HEAD}spec: {{clusters: [{{x: 1}}], mirrors: [1]}}", "spec.clusters[0] needs an alias"),
-    (f"{HEAD}spec: {{clusters: [{{alias: a, config: 1}}], mirrors: [1]}}", "config must be a mapping"),
-    (f"{HEAD}spec: {{clusters: [{{alias: a, config: {{x: [1]}}}}], mirrors: [1]}}", "config.x: must be a single value"),
+    (f"{HEAD}spec: {{clusters: [{{alias: a, config: 1}}], {MIRRORS}}}", "config must be a mapping"),
+    (f"{HEAD}spec: {{clusters: [{{alias: a, config: {{x: [1]}}}}], {MIRRORS}}}", "config.x: must be a single value"),
     (f"{HEAD}spec: [", "2: bad YAML"),
     (f"{HEAD}spec: 1\nspec: 2", "3: duplicate key"),
     (f"{HEAD}spec: !!python/object:os.system x", "unknown YAML tag"),

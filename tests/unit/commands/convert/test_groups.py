@@ -298,6 +298,50 @@ class TestConnectors:
         assert fates(found)["[1].topics"] == "not needed"
 
 
+class TestHalted:
+    """Kafka Connect tells a connector's state beside its configuration, and takes a first one with it (KIP-980)."""
+
+    def created(self, folder: Path, kind: str, state: str) -> Conversion:
+        """The requests that create the connectors."""
+        others: dict[str, dict[str, Any]] = {"checkpoint": {"sync.group.offsets.enabled": True}, "heartbeat": {}}
+        tree = [
+            {"name": name, "config": config, **({"initial_state": state} if name == kind else {})}
+            for name, config in zip(["source", *others], json.loads(connectors(**others)), strict=True)
+        ]
+        return converted(folder, json.dumps(tree), "mm2.json")
+
+    @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+    def test_the_state_of_a_new_connector(self, tmp_path: Path, state: str) -> None:
+        found = self.created(tmp_path, "source", state)
+        assert fates(found)["[0].initial_state"] == "not possible" and "mirror pause" in found.text
+        one = flows(tmp_path, found)["a->b"]
+        assert (one.groups.checkpoints, one.groups.sync, one.heartbeats.enabled) == (True, True, True)
+        found = self.created(tmp_path, "checkpoint", state)
+        one = flows(tmp_path, found)["a->b"]
+        assert (one.groups.checkpoints, one.groups.sync, one.heartbeats.enabled) == (False, False, True)
+        assert fates(found)["[1].initial_state"] == "different" and found.whole
+        found = self.created(tmp_path, "heartbeat", state)
+        one = flows(tmp_path, found)["a->b"]
+        assert (one.groups.checkpoints, one.groups.sync, one.heartbeats.enabled) == (True, True, False)
+
+    def test_one_that_is_to_run(self, tmp_path: Path) -> None:
+        found = self.created(tmp_path, "source", "RUNNING")
+        assert fates(found)["[0].initial_state"] == "not needed" and found.whole
+
+    @pytest.mark.parametrize("state, fate", [("PAUSED", "not possible"), ("FAILED", "not needed")])
+    def test_the_state_as_rest_tells_it(self, tmp_path: Path, state: str, fate: str) -> None:
+        (config,) = json.loads(connectors())
+        tree = {"mine": {"info": {"name": "mine", "config": config}, "status": {"connector": {"state": state}}}}
+        found = converted(tmp_path, json.dumps(tree), "mm2.json")
+        assert fates(found)["mine.status"] == fate
+
+    @pytest.mark.parametrize("status", [{}, [], None, {"connector": []}, {"connector": {"state": 1}}])
+    def test_a_status_without_a_state(self, tmp_path: Path, status: Any) -> None:
+        (config,) = json.loads(connectors())
+        found = converted(tmp_path, json.dumps({"mine": {"info": {"config": config}, "status": status}}), "mm2.json")
+        assert fates(found)["mine.status"] == "not needed" and found.whole
+
+
 RESOURCE = """
 kind: KafkaMirrorMaker2
 spec:
