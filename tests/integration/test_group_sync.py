@@ -455,7 +455,7 @@ def test_what_the_target_refuses_of_a_group_holds_up_no_other_partition(
     topic = pair.topic(f"refused-{len(properties)}", 2)
     group, partitions = f"sync-{topic}", [Partition(topic, number) for number in range(2)]
     topics.commit(pair.source, group, topic, {0: 0, 1: 0}, metadata="mine")
-    of_source = sync._offsets
+    of_source = sync._groups.offsets
 
     def long() -> dict[str, dict[Partition, Committed]]:
         found = of_source()
@@ -465,9 +465,9 @@ def test_what_the_target_refuses_of_a_group_holds_up_no_other_partition(
         found = [each for each in sync.round(0.0) if each.group == group]
         return found if [each.outcome for each in found] == [GroupOutcome.EXACT] * 2 else None
 
-    monkeypatch.setattr(sync, "_offsets", long)
+    monkeypatch.setattr(sync._groups, "offsets", long)
     with closing(GroupCommits(limited)) as commits:
-        monkeypatch.setattr(sync, "_target_groups", commits)
+        monkeypatch.setattr(sync._there, "_commits", commits)
         found = until("both are exact", exact)
     first = WITHOUT_METADATA if properties else ""
     assert [(each.committed, each.reason) for each in found] == [(0, first), (0, WITHOUT_METADATA)]
