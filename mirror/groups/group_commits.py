@@ -114,6 +114,9 @@ class GroupCommits:
     ) -> Taken | None:
         """Commit offsets of a group; without their metadata where it is too long. None if the group has members.
 
+        Another error of a partition counts, though. So if the broker tells of members for the others only, these are
+        neither committed nor refused in the answer.
+
         After `until` on the monotonic clock nothing is sent, nor sent again: somebody may have committed higher offsets
         since we have read those of the target. (What librdkafka sends again by itself is not bound by it.) Raises
         ClusterAway, with TooLate, or PartitionError.
@@ -123,9 +126,9 @@ class GroupCommits:
             answer |= self._answer(group, bare, until, timeout)
         if set(answer.values()) == {_HAS_MEMBERS}:
             return None
-        errors = {where: answer[where] for where in offsets if answer[where] != NONE}
+        errors = {where: answer[where] for where in offsets if answer[where] not in (NONE, _HAS_MEMBERS)}
         texts = {code: f"{name_of(code)} ({KafkaError(code).str()})" for code in errors.values()}
-        taken = {where: bare.get(where, at) for where, at in offsets.items() if where not in errors}
+        taken = {where: bare.get(where, at) for where, at in offsets.items() if answer[where] == NONE}
         return taken, {where: not_committed(group, texts[code]) for where, code in errors.items()}
 
     def _answer(self, group: str, offsets: Mapping[Where, Committed], until: float, timeout: float) -> Answer:

@@ -82,13 +82,12 @@ class TargetOffsets:
             return Stands(stands, failed, False)
         remote = self._remotes(due)
         answer = self._commits.commit(group, {remote[p]: at for p, at in due.items()}, until, timeout)
-        if answer is None:
-            return Stands({}, {}, True)
-        taken, refused = answer
+        taken, refused = answer or ({}, {})
         failed |= {p: refused[remote[p]] for p in due if remote[p] in refused}
         done = {p: taken[remote[p]] for p in due if remote[p] in taken}
         self._written.update(((group, partition), now) for partition in done)
-        return Stands({p: at for p, at in stands.items() if p not in failed} | done, failed, False)
+        stands = {p: at for p, at in stands.items() if p not in due} | done
+        return Stands(stands, failed, any(p not in done and p not in failed for p in due))
 
     def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
         """The remote partition of each source partition."""
