@@ -8,6 +8,7 @@ from contextlib import closing
 from mirror.commands.text_table import table
 from mirror.errors import ConfigError
 from mirror.groups.group_offsets import offsets_of
+from mirror.groups.position_groups import POSITIONS, is_position
 from mirror.groups.remote_names import RemoteNames
 from mirror.groups.translated import Translation
 from mirror.groups.translator import Translator
@@ -36,7 +37,7 @@ def translate(flow: Flow, offsets: Mapping[Partition, int], reverse: bool = Fals
 def of_group(flow: Flow, group: str, reverse: bool = False) -> dict[Partition, int]:
     """The committed offsets of a group on the source, or if `reverse` on the target, of the mirrored topics.
 
-    By source partition. Raises ClusterAway, PartitionError, FlowError.
+    By source partition. Raises ConfigError for a group of positions, ClusterAway, PartitionError, FlowError.
     """
     policy, remotes = ReplicationPolicy.of(flow), RemoteNames(flow)
     remotes.refresh()
@@ -44,6 +45,8 @@ def of_group(flow: Flow, group: str, reverse: bool = False) -> dict[Partition, i
     mirrored = [Partition(name, n) for name, count in counts.items() if policy.is_mirrored(name) for n in range(count)]
     names = {p: (remotes.of(p.topic) if reverse else p.topic, p.partition) for p in mirrored}
     found, _ = offsets_of(flow.target if reverse else flow.source, group, names)
+    if group == flow.group or any(is_position(at.metadata) for at in found.values()):
+        raise ConfigError([f"group {group} is no consumer group: it has {POSITIONS}"])
     return {partition: at.offset for partition, at in found.items()}
 
 

@@ -64,7 +64,7 @@ class GroupOffsets:
 
     It uses mirror's own client. Other clients write no NUL after their metadata, and confluent-kafka reads on to the
     next one: what it gives may end with bytes of something else. Where only librdkafka can log in, or a broker is too
-    old, librdkafka reads the offsets, and no metadata is given.
+    old, librdkafka reads the offsets, and no metadata is given but that of mirror's own positions.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -105,7 +105,7 @@ class GroupOffsets:
             except Unsupported as error:
                 self._leave_out_metadata(error)
         found, failed = positions_of(self._there, group, names, timeout)
-        return {partition: Committed(offset, "") for partition, offset in found.items()}, failed
+        return {partition: Committed(*at) for partition, at in found.items()}, failed
 
     def close(self) -> None:
         """Close the connections."""

@@ -14,6 +14,7 @@ from mirror.groups.group_choice import Choice, GroupOutcome, choose
 from mirror.groups.group_commits import TooLate
 from mirror.groups.group_offsets import Committed
 from mirror.groups.patience import Patience
+from mirror.groups.position_groups import POSITIONS_THERE, is_position
 from mirror.groups.source_groups import SourceGroups
 from mirror.groups.target_offsets import Stands, TargetOffsets
 from mirror.groups.translated import Translation
@@ -130,6 +131,8 @@ class GroupSync:
         # Read last, so that little time is left in which somebody else could commit a higher offset.
         until = time.monotonic() + FRESH
         before, failed = self._before(group, offsets, about)
+        if any(is_position(at.metadata) for at in before.values()):
+            failed |= dict.fromkeys(offsets, POSITIONS_THERE)
         chosen = _chosen(translated, before, group in about.active)
         stands = self._commit(group, offsets, chosen, before, failed, about, until)
         failed |= stands.failed

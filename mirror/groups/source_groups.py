@@ -9,6 +9,7 @@ from contextlib import closing
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.group_offsets import Committed, GroupOffsets
 from mirror.groups.patience import Patience
+from mirror.groups.position_groups import OWN_GROUP, POSITIONS, is_position
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import INTERNAL, matcher
@@ -19,9 +20,20 @@ log = logging.getLogger(__name__)
 
 
 def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
-    """The consumer groups of the source that take part in the flow's rounds, sorted."""
+    """The consumer groups of the source that take part in the flow's rounds, sorted.
+
+    The flow's own group never does: on the target, a commit to it would move the flow.
+    """
+    return [name for name in _selected(flow, groups) if name != flow.group]
+
+
+def _selected(flow: Flow, groups: Iterable[str]) -> list[str]:
     include, exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
     return sorted(name for name in groups if include(name) and not exclude(name))
+
+
+def _has_positions(offsets: Mapping[Partition, Committed]) -> bool:
+    return any(is_position(at.metadata) for at in offsets.values())
 
 
 class SourceGroups:
@@ -31,7 +43,7 @@ class SourceGroups:
         self._flow = flow
         self._source = source
         self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
-        self.left_out: Mapping[str, str] = {}  # groups of other types than consumer groups, and why they are not synced
+        self.left_out: Mapping[str, str] = {}  # groups that are no consumer groups, and why they are not synced
         self._names: Collection[str] = ()  # of the groups that took part in the last round
         self._judged = False  # True once groups.include was compared with the source's groups
 
@@ -65,8 +77,11 @@ class SourceGroups:
             patience.end()
         if not are_all:  # then what was said before still counts
             others = {name: reason for name, reason in self.left_out.items() if name not in names} | others
-        self._note(refused, {name: others[name] for name in taking_part(self._flow, others)})
-        return found
+        others |= dict.fromkeys({self._flow.group}.intersection(listed), OWN_GROUP)
+        others |= dict.fromkeys((name for name, some in found.items() if _has_positions(some)), POSITIONS)
+        left_out = {name: others[name] for name in _selected(self._flow, others)}
+        self._note({name: reason for name, reason in refused.items() if name not in left_out}, left_out)
+        return {name: some for name, some in found.items() if name not in left_out}
 
     def _note(self, refused: Mapping[str, str], left_out: Mapping[str, str]) -> None:
         for name, reason in {**refused, **left_out}.items():

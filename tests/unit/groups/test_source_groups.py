@@ -12,8 +12,10 @@ from mirror.errors import ClusterAway
 from mirror.groups import source_groups
 from mirror.groups.group_offsets import Committed
 from mirror.groups.patience import AWAY_AFTER, LONG, SHORT
-from mirror.groups.source_groups import SourceGroups
-from mirror.model import Partition
+from mirror.groups.position_groups import OWN_GROUP, POSITIONS, is_position
+from mirror.groups.source_groups import SourceGroups, taking_part
+from mirror.model import MapEnd, Partition, Position
+from mirror.target.position_metadata import encoded, terminated
 from tests.unit.test_naming import flow
 
 PARTITION = Partition("orders", 0)
@@ -25,6 +27,7 @@ class Source:
     listed: Sequence[str] = ()
     are_all = True  # False: a broker does not list its groups
     silent: Collection[str] = ()
+    offsets: Mapping[str, Committed] = {}  # by group; others have one without metadata
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.timeouts: list[float] = []  # with which groups were asked
@@ -45,7 +48,7 @@ class Source:
         self.timeouts.append(timeout)
         if group in self.silent:
             raise ClusterAway("primary", f"no offsets of group {group}")
-        return {PARTITION: Committed(7, "")}, {}
+        return {PARTITION: self.offsets.get(group, Committed(7, ""))}, {}
 
     def close(self) -> None: ...
 
@@ -109,3 +112,41 @@ def test_a_group_of_another_type_stays_named_while_its_broker_does_not_answer(
         ):
             assert answer and not groups.offsets() and set(groups.left_out) == left_out
     assert [record.message for record in caplog.records].count("a group is left out") == 2
+
+
+POSITION = Position(7, "source-id", 3, 4, "remote-id", 1, MapEnd(5, 2, 1, 6))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_one"),
+    [
+        (encoded(POSITION), True),
+        (terminated(encoded(POSITION)), True),
+        (encoded(Position(7, "source-id")), True),
+        (encoded(POSITION.handed_back("remote-id")), True),
+        ('{"topic_id":"source-id","of":{"a newer":"mirror"}}', True),
+        ("", False),
+        ("mine", False),
+        ("AgABCQ==", False),
+        ("{}", False),
+        ('{"topic_id":7}', False),
+        ('["topic_id"]', False),
+    ],
+)
+def test_positions_are_known_by_their_metadata(metadata: str, is_one: bool) -> None:
+    assert is_position(metadata) is is_one
+
+
+def test_positions_of_a_flow_are_left_out_and_named(source: Source, caplog: pytest.LogCaptureFixture) -> None:
+    """They are offsets of another cluster. The flow's own group is left out whatever it has."""
+    groups = source.groups()
+    own = flow().group
+    source.listed = ["billing", own, "moves"]
+    source.offsets = {"moves": Committed(7, terminated(encoded(POSITION)))}
+    for _ in range(2):
+        assert set(groups.offsets()) == {"billing"}
+        assert groups.left_out == {own: OWN_GROUP, "moves": POSITIONS} and not groups.refused
+    assert [record.message for record in caplog.records].count("a group is left out") == 2
+    assert own not in taking_part(flow(), source.listed)
+    source.offsets = {}
+    assert set(groups.offsets()) == {"billing", "moves"} and groups.left_out == {own: OWN_GROUP}
