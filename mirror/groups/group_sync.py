@@ -20,7 +20,7 @@ from mirror.groups.target_offsets import Stands, TargetOffsets
 from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translator
-from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.cluster import ClusterAdmin, GroupStates
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
@@ -50,7 +50,6 @@ class _Round:
 
     ends: Mapping[Partition, int]  # of the source's partitions
     active: Collection[str]  # groups that have members on the target, as far as it is known
-    renew_interval: float
     patience: Patience  # with the target's coordinators
 
 
@@ -85,7 +84,8 @@ class GroupSync:
     def round(self, renew_interval: float) -> list[GroupOffset]:
         """Translate the offsets of all groups, and commit them.
 
-        An offset that stays the same is committed again after `renew_interval` seconds, before a broker removes it.
+        An offset that stays the same is committed again after `renew_interval` seconds, before a broker removes it. So
+        is one that mirror leaves as it is on the target.
         Raises ClusterAway or PartitionError.
         """
         # The groups' offsets are read first and the positions later. So a group is rarely ahead of the copy.
@@ -97,11 +97,11 @@ class GroupSync:
         ends = self._source.offsets(dict.fromkeys(used, OffsetSpec.latest()))
         if mirrored:
             self._translator.refresh(sorted(mirrored))
-        active = self._target.active_groups() if self._flow.groups.sync and mirrored else set()
+        states = self._target.group_states() if self._flow.groups.sync and mirrored else GroupStates()
         found: list[GroupOffset] = []
         synced = [name for name, some in offsets.items() if self._flow.groups.sync and not mirrored.isdisjoint(some)]
-        with self._there.round(synced):
-            about = _Round(ends, active, renew_interval, Patience())
+        with self._there.round(synced, states, renew_interval):
+            about = _Round(ends, states.active, Patience())
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
                 others = {p: at for p, at in some.items() if p not in mirrored}
@@ -176,12 +176,15 @@ class GroupSync:
         """Commit on the target the offsets that may be committed, are due and have not `failed`."""
         if not self._commits or group in about.active:
             return Stands({}, {}, False)
-        wanted = {
-            partition: Committed(choice.downstream, offsets[partition].metadata)
-            for partition, choice in chosen.items()
-            if choice.may_be_committed and choice.downstream is not None and partition not in failed
-        }
-        return self._there.commit(group, wanted, before, about.renew_interval, until, about.patience.timeout)
+        wanted: dict[Partition, Committed] = {}
+        for partition, choice in chosen.items():
+            if partition in failed:
+                continue
+            if choice.may_be_committed and choice.downstream is not None:
+                wanted[partition] = Committed(choice.downstream, offsets[partition].metadata)
+            elif choice.keeps and partition in before and self._there.gives_metadata:
+                wanted[partition] = before[partition]
+        return self._there.commit(group, wanted, before, until, about.patience.timeout)
 
 
 def _chosen(

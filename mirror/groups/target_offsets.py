@@ -7,14 +7,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaException
+
+from mirror.errors import ClusterAway
 from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import is_due
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed, GroupOffsets
 from mirror.groups.translator import Translator
-from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.cluster import ClusterAdmin, GroupStates
 from mirror.model import Partition
 from mirror.settings import Flow
+from mirror.target.position_renewal import RETENTION, SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    reader: GroupOffsets
+    renew_interval: float  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,7 @@ class TargetOffsets:
         self._target = target
         self._translator = translator
         self._commits = GroupCommits(flow.target)
-        self._reader: GroupOffsets | None = None  # of this round
+        self._round: _Round | None = None
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
 
     def close(self) -> None:
@@ -42,11 +52,20 @@ class TargetOffsets:
         self._commits.close()
 
     @contextmanager
-    def round(self, groups: Collection[str]) -> Iterator[None]:
-        """Read and commit offsets of some of these groups within it."""
-        with closing(GroupOffsets(self._cluster)) as self._reader, self._commits.round(groups):
-            self._reader.find_coordinators(groups)
-            yield
+    def round(self, groups: Collection[str], states: GroupStates, renew_interval: float) -> Iterator[None]:
+        """Read and commit offsets of some of these groups within it. Raises ClusterAway.
+
+        An offset that stays the same is committed again after `renew_interval` seconds.
+        """
+        emptied = [name for name in groups if states.may_be_emptied(name)]
+        keep = dict.fromkeys(emptied, self._retention(renew_interval)) if emptied else {}
+        with closing(GroupOffsets(self._cluster)) as reader, self._commits.round(groups, keep):
+            reader.find_coordinators(groups)
+            self._round = _Round(reader, renew_interval)
+            try:
+                yield
+            finally:
+                self._round = None
 
     def forget_others(self, known: Collection[tuple[str, Partition]]) -> None:
         """Forget what is none of these groups' partitions, so that the memory is bounded."""
@@ -56,15 +75,19 @@ class TargetOffsets:
         self, group: str, partitions: Iterable[Partition], timeout: float
     ) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
         """A group's offsets, and why those of some partitions are not known. Raises ClusterAway, PartitionError."""
-        assert self._reader is not None, "it reads within a round"
-        return self._reader.of(group, self._remotes(partitions), timeout)
+        assert self._round is not None, "it reads within a round"
+        return self._round.reader.of(group, self._remotes(partitions), timeout)
+
+    @property
+    def gives_metadata(self) -> bool:
+        """True if what was read in this round has its metadata. Otherwise it can't be committed again as it is."""
+        return self._round is not None and self._round.reader.gives_metadata
 
     def commit(
         self,
         group: str,
         wanted: Mapping[Partition, Committed],
         before: Mapping[Partition, Committed],
-        renew_interval: float,
         until: float,
         timeout: float,
     ) -> Stands:
@@ -72,9 +95,10 @@ class TargetOffsets:
 
         `before` is what the target has. Raises ClusterAway, with TooLate, or PartitionError.
         """
+        assert self._round is not None, "it commits within a round"
         now = time.monotonic()
         ages = {p: now - self._written[group, p] for p in wanted if (group, p) in self._written}
-        due = {p: at for p, at in wanted.items() if is_due(before.get(p), at, ages.get(p), renew_interval)}
+        due = {p: at for p, at in wanted.items() if is_due(before.get(p), at, ages.get(p), self._round.renew_interval)}
         failed = self._gone(due)
         due = {p: at for p, at in due.items() if p not in failed}
         stands = {p: at for p, at in wanted.items() if p not in failed}
@@ -88,6 +112,16 @@ class TargetOffsets:
         self._written.update(((group, partition), now) for partition in done)
         stands = {p: at for p, at in stands.items() if p not in due} | done
         return Stands(stands, failed, any(p not in done and p not in failed for p in due))
+
+    def _retention(self, renew_interval: float) -> float:
+        """For how many seconds the target keeps offsets; a guess if it does not say so. Raises ClusterAway."""
+        least = SHARE * renew_interval
+        try:
+            return max(least, 60 * float(self._target.broker_config(self._target.brokers()[0])[RETENTION]))
+        except ClusterAway:
+            raise
+        except (KafkaException, KeyError, ValueError, IndexError):
+            return least
 
     def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
         """The remote partition of each source partition."""
