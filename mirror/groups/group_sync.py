@@ -42,6 +42,7 @@ class GroupOffset:
     committed: int | None  # its offset on the target; None: none, or groups are not synced
     outcome: GroupOutcome
     reason: str  # why the outcome is not "exact", or that the metadata is left out; else ""
+    remote_id: str = ""  # the id of the remote topic that `downstream` is an offset of; "": not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,10 @@ class GroupSync:
             outcome, reason = choice.outcome, choice.reason or (WITHOUT_METADATA if is_bare else "")
             if partition in failed:
                 outcome, reason = GroupOutcome.DENIED, failed[partition]
-            found.append(GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason))
+            remote_id = self._translator.remote_id(partition)
+            found.append(
+                GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason, remote_id)
+            )
         return found
 
     def _translated(self, partition: Partition, upstream: int) -> tuple[Translation, Translation]:

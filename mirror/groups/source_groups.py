@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 
 from mirror.errors import ClusterAway, PartitionError
@@ -24,12 +24,13 @@ def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
 
     The flow's own group never does: on the target, a commit to it would move the flow.
     """
-    return [name for name in _selected(flow, groups) if name != flow.group]
+    return [name for name in sorted(filter(selects(flow), groups)) if name != flow.group]
 
 
-def _selected(flow: Flow, groups: Iterable[str]) -> list[str]:
+def selects(flow: Flow) -> Callable[[str], bool]:
+    """True for a group that the configuration selects."""
     include, exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
-    return sorted(name for name in groups if include(name) and not exclude(name))
+    return lambda name: include(name) and not exclude(name)
 
 
 def _has_positions(offsets: Mapping[Partition, Committed]) -> bool:
@@ -79,7 +80,7 @@ class SourceGroups:
             others = {name: reason for name, reason in self.left_out.items() if name not in names} | others
         others |= dict.fromkeys({self._flow.group}.intersection(listed), OWN_GROUP)
         others |= dict.fromkeys((name for name, some in found.items() if _has_positions(some)), POSITIONS)
-        left_out = {name: others[name] for name in _selected(self._flow, others)}
+        left_out = {name: others[name] for name in sorted(filter(selects(self._flow), others))}
         self._note({name: reason for name, reason in refused.items() if name not in left_out}, left_out)
         return {name: some for name, some in found.items() if name not in left_out}
 
