@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mirror.commands.text_table import table
 from mirror.errors import ConfigError
 from mirror.groups.group_offsets import offsets_of
+from mirror.groups.position_groups import POSITIONS, is_position
 from mirror.groups.remote_names import RemoteNames
 from mirror.groups.translated import Translation
 from mirror.groups.translator import Translator
@@ -49,7 +50,7 @@ def translate(flow: Flow, offsets: Mapping[Partition, int] | GroupAnswer, revers
 def of_group(flow: Flow, group: str, reverse: bool = False) -> GroupAnswer:
     """The committed offsets of a group on the source, or if `reverse` on the target, of the mirrored topics.
 
-    Raises ClusterAway, PartitionError, FlowError.
+    Raises ConfigError for a group of positions, ClusterAway, PartitionError, FlowError.
     """
     policy, remotes = ReplicationPolicy.of(flow), RemoteNames(flow)
     remotes.refresh()
@@ -57,6 +58,8 @@ def of_group(flow: Flow, group: str, reverse: bool = False) -> GroupAnswer:
     mirrored = [Partition(name, n) for name, count in counts.items() if policy.is_mirrored(name) for n in range(count)]
     names = {p: (remotes.of(p.topic) if reverse else p.topic, p.partition) for p in mirrored}
     found, refused = offsets_of(flow.target if reverse else flow.source, group, names)
+    if group == flow.group or any(is_position(at.metadata) for at in found.values()):
+        raise ConfigError([f"group {group} is no consumer group: it has {POSITIONS}"])
     return GroupAnswer({partition: at.offset for partition, at in found.items()}, refused)
 
 

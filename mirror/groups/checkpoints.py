@@ -10,6 +10,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from mirror import decode
+from mirror.errors import Malformed
+from mirror.wire.cursor import Cursor
+
 VERSION = 0
 STRING_MAX = 2**15 - 1  # bytes of a STRING
 
@@ -33,6 +37,26 @@ class Checkpoint:
         """The record value. Metadata that is too long for the format is left out: nobody needs it to go on."""
         metadata = self.metadata if len(self.metadata.encode()) <= STRING_MAX else ""
         return struct.pack(">hqq", VERSION, self.upstream, self.downstream) + _string(metadata)
+
+    @staticmethod
+    def decode(key: bytes, value: bytes) -> Checkpoint:
+        """The checkpoint that a record of the topic has. Raises Malformed, also for another version of the format."""
+        try:
+            name, content = Cursor(key), Cursor(value)
+            group, remote = name.string(), decode.topic_name(name.string())
+            partition = decode.partition_number(name.int32())
+            if content.int16() != VERSION:
+                raise Malformed("a checkpoint of another version")
+            upstream, downstream = _OFFSET(content.int64()), _OFFSET(content.int64())
+            found = Checkpoint(group, remote, partition, upstream, downstream, content.string())
+            name.end()
+            content.end()
+        except decode.DecodeError as error:
+            raise Malformed(f"no checkpoint: {error}") from error
+        return found
+
+
+_OFFSET = decode.integer()
 
 
 def _string(text: str) -> bytes:

@@ -42,6 +42,14 @@ class Choice:
         """True if nothing on the target speaks against it."""
         return self.outcome in COMMITTED
 
+    @property
+    def keeps(self) -> bool:
+        """True if what the group has on the target is committed again as it is, so that the target does not forget it.
+
+        Otherwise a lower offset could follow one day: the group would go back, and nobody has asked for it.
+        """
+        return self.outcome in (GroupOutcome.BACKWARDS, GroupOutcome.UNTRANSLATED)
+
 
 def choose(translation: Translation, end: Translation, before: int | None, active: bool) -> Choice:
     """What becomes of a translated offset.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 from confluent_kafka import KafkaError
 
@@ -31,7 +32,8 @@ from mirror.wire import cluster as wire
 from mirror.wire.access import access
 from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, NONE, failure, name_of
-from mirror.wire.offsets import Offset, Where, offset_commit
+from mirror.wire.offsets import OFFSET_COMMIT_KEPT, Offset, Where, offset_commit, offset_commit_kept
+from mirror.wire.requests import Request
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ Taken = tuple[dict[Where, Committed], dict[Where, str]]  # what was committed, a
 # The coordinator moves or loads, or its replicas are slow. As Java's consumer does it, the same commit is sent again:
 # if the first one has an effect after all, it is the same.
 _AGAIN = codes("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REQUEST_TIMED_OUT")
+_NONE_KEPT: Mapping[str, float] = MappingProxyType({})
 _HAS_MEMBERS = CODES["UNKNOWN_MEMBER_ID"]
 _TOO_LONG = CODES["OFFSET_METADATA_TOO_LARGE"]  # the target's offset.metadata.max.bytes is smaller
 
@@ -83,6 +86,7 @@ class GroupCommits:
         self._runner = asyncio.Runner()  # its loop runs while we wait for an answer
         self._client: wire.Cluster | None = None
         self._groups: Collection[str] = ()  # of this round
+        self._keep: Mapping[str, float] = {}  # in this round: for how many seconds a group's offsets have to be kept
         self._needs_librdkafka = False  # True for the rest of a round once our client can't be used
         self._of_librdkafka = CommitsOfLibrdkafka(cluster)
         self._sent: dict[str, _Sent] = {}  # by group: commits without an answer
@@ -95,13 +99,16 @@ class GroupCommits:
         self._runner.close()
         self._of_librdkafka.close()
 
-    @contextmanager
-    def round(self, groups: Collection[str]) -> Iterator[None]:
+    @contextlib.contextmanager
+    def round(self, groups: Collection[str], keep: Mapping[str, float] = _NONE_KEPT) -> Iterator[None]:
         """Commit to some of these groups within it. Connections are closed in the end.
+
+        The offsets of groups in `keep` are to be kept for so many seconds. librdkafka, and a broker that knows no such
+        request, can't be told so.
 
         The next round may begin so late that a firewall has dropped them, and has told nobody.
         """
-        self._groups, self._needs_librdkafka = groups, False
+        self._groups, self._keep, self._needs_librdkafka = groups, keep, False
         try:
             yield
         finally:
@@ -114,6 +121,9 @@ class GroupCommits:
     ) -> Taken | None:
         """Commit offsets of a group; without their metadata where it is too long. None if the group has members.
 
+        Another error of a partition counts, though. So if the broker tells of members for the others only, these are
+        neither committed nor refused in the answer.
+
         After `until` on the monotonic clock nothing is sent, nor sent again: somebody may have committed higher offsets
         since we have read those of the target. (What librdkafka sends again by itself is not bound by it.) Raises
         ClusterAway, with TooLate, or PartitionError.
@@ -123,9 +133,9 @@ class GroupCommits:
             answer |= self._answer(group, bare, until, timeout)
         if set(answer.values()) == {_HAS_MEMBERS}:
             return None
-        errors = {where: answer[where] for where in offsets if answer[where] != NONE}
+        errors = {where: answer[where] for where in offsets if answer[where] not in (NONE, _HAS_MEMBERS)}
         texts = {code: f"{name_of(code)} ({KafkaError(code).str()})" for code in errors.values()}
-        taken = {where: bare.get(where, at) for where, at in offsets.items() if where not in errors}
+        taken = {where: bare.get(where, at) for where, at in offsets.items() if answer[where] == NONE}
         return taken, {where: not_committed(group, texts[code]) for where, code in errors.items()}
 
     def _answer(self, group: str, offsets: Mapping[Where, Committed], until: float, timeout: float) -> Answer:
@@ -201,7 +211,7 @@ class GroupCommits:
 
         Raises WireError; Unavailable if the coordinator is to be asked again; TooLate.
         """
-        request = offset_commit(group, {where: Offset(at.offset, at.metadata) for where, at in offsets.items()})
+        request = self._request(group, offsets, coordinator)
         self._check_time(group, until)
         sent = self._sent[group] = _Sent(client, coordinator.send(request))
         await asyncio.wait((sent.answer,))
@@ -216,3 +226,11 @@ class GroupCommits:
             topic, partition = min(missing)
             raise Malformed(f"the answer to {request.api.name} does not have {topic}-{partition}")
         return answer
+
+    def _request(self, group: str, offsets: Mapping[Where, Committed], coordinator: Connection) -> Request[Answer]:
+        places = {where: Offset(at.offset, at.metadata, at.epoch) for where, at in offsets.items()}
+        if group in self._keep:
+            with contextlib.suppress(Unsupported):
+                coordinator.version(OFFSET_COMMIT_KEPT)
+                return offset_commit_kept(group, places, self._keep[group])
+        return offset_commit(group, places)

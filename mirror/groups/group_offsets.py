@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from mirror.errors import ClusterAway, PartitionError, Unavailable, Unsupported, WireError
@@ -49,6 +49,7 @@ class Committed:
 
     offset: int
     metadata: str
+    epoch: int = field(default=-1, compare=False)  # the leader's of the record before it (KIP-320); -1: not known
 
     @property
     def text(self) -> str:
@@ -64,7 +65,7 @@ class GroupOffsets:
 
     It uses mirror's own client. Other clients write no NUL after their metadata, and confluent-kafka reads on to the
     next one: what it gives may end with bytes of something else. Where only librdkafka can log in, or a broker is too
-    old, librdkafka reads the offsets, and no metadata is given.
+    old, librdkafka reads the offsets, and no metadata is given but that of mirror's own positions.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -75,6 +76,11 @@ class GroupOffsets:
             self._client = wire.Cluster(access({**properties_of(cluster), **cluster.consumer}))
         except Unsupported as error:
             self._leave_out_metadata(error)
+
+    @property
+    def gives_metadata(self) -> bool:
+        """True if it has given the metadata of offsets so far."""
+        return self._client is not None
 
     def find_coordinators(self, groups: Iterable[str]) -> None:
         """Look for the coordinators of many groups at once, so that `of` need not do it one by one."""
@@ -105,7 +111,7 @@ class GroupOffsets:
             except Unsupported as error:
                 self._leave_out_metadata(error)
         found, failed = positions_of(self._there, group, names, timeout)
-        return {partition: Committed(offset, "") for partition, offset in found.items()}, failed
+        return {partition: Committed(*at) for partition, at in found.items()}, failed
 
     def close(self) -> None:
         """Close the connections."""
@@ -135,7 +141,7 @@ class GroupOffsets:
         known = {partition: answer.found[name] for partition, name in names.items() if name in answer.found}
         failed = {p: f"no offset of group {group}: {name_of(error)}" for p, (error, _) in known.items() if error}
         good = {p: at for p, (error, at) in known.items() if not error and at.offset >= 0}
-        return {p: Committed(at.offset, at.metadata) for p, at in good.items()}, failed
+        return {p: Committed(at.offset, at.metadata, at.epoch) for p, at in good.items()}, failed
 
 
 async def _fetched(request: Request[Offsets], coordinator: Connection) -> Offsets:

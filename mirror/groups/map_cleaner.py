@@ -15,6 +15,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.compacted_away import LEAST, CompactedAway
+from mirror.groups.lost_topics import lost_topics
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.groups.remote_names import RemoteNames
@@ -76,6 +77,7 @@ class MapCleaning:
 
     def __init__(self, flow: Flow, least: int = LEAST) -> None:
         """A compacted remote partition with fewer than twice `least` entries is not read."""
+        self._cluster = flow.target
         self._target = ClusterAdmin(flow.target)
         self._names = RemoteNames(flow)
         self._reader = OffsetMapReader(flow, EntryKeys)
@@ -93,7 +95,8 @@ class MapCleaning:
         """Delete the entries before the remote logs' starts, and those of remote topics that were deleted.
 
         Of compacted topics with many entries, also those go whose records compaction has removed. A remote topic counts
-        as deleted once two looks did not find it. The entries of a topic stay while nobody names its remote topic.
+        as deleted once two looks did not find it. The entries of a topic stay while nobody names its remote topic, and
+        while the copy is in a topic of another name than today's: the configuration may have another one, and go back.
         Returns how many entries are deleted. Raises ClusterAway, ForeignPlan.
         """
         self._names.refresh()
@@ -104,13 +107,15 @@ class MapCleaning:
             if (remote := self._names.known(copied.topic)) is not None
         }
         starts = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.earliest()), stable=False)
-        before, self._gone = self._gone, self._deleted({remote.topic for remote in remotes.values()})
+        elsewhere = self._elsewhere({remote.topic for remote in remotes.values()})
+        lost = lost_topics(self._cluster, {copied.remote_id for copied in elsewhere})
+        before, self._gone = self._gone, {copied for copied in elsewhere if copied.remote_id in lost}
         obsolete: dict[bytes, None] = {}
         for copied, entries in self._reader.maps.items():
             at = remotes.get(Partition(copied.topic, copied.partition))
             if copied in before & self._gone:
                 old = entries.all()
-            elif copied not in self._gone and at is not None and at in starts:
+            elif copied not in elsewhere and at is not None and at in starts:
                 old = entries.before(starts[at])
                 old += self._compacted.look(copied, at, entries.after(starts[at]))
             else:
@@ -119,8 +124,11 @@ class MapCleaning:
         self._writer.write(obsolete)
         return len(obsolete)
 
-    def _deleted(self, remotes: Collection[str]) -> set[Copied]:
-        """Partitions with entries whose remote topics are gone. A topic that mirror may not see counts as existing."""
+    def _elsewhere(self, remotes: Collection[str]) -> set[Copied]:
+        """Partitions with entries whose remote topics do not have their names of today, or are gone.
+
+        A topic that mirror may not see counts as the one of the entries.
+        """
         ids: dict[str, str] = {}
         hidden: set[str] = set()
         for some in chunks(remotes, NAMES):

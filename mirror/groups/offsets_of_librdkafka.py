@@ -8,8 +8,10 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
+from mirror.groups.position_groups import is_position
 from mirror.kafka.client_errors import is_away
 from mirror.kafka.clients import group_reader
+from mirror.kafka.committed_metadata import metadata_of
 from mirror.model import Partition
 from mirror.settings import Cluster
 
@@ -19,17 +21,23 @@ EVENTS_MAX = 100  # events of a reader that are looked at
 
 def positions_of(
     cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float
-) -> tuple[dict[Partition, int], dict[Partition, str]]:
-    """The committed offsets of a group, and why those of some partitions are not known.
+) -> tuple[dict[Partition, tuple[int, str]], dict[Partition, str]]:
+    """The committed offsets of a group with their metadata, and why those of some partitions are not known.
 
-    `names` has the topic partitions of this cluster by source partition. Raises ClusterAway or PartitionError.
+    Only the metadata of mirror's own positions is given: what else confluent-kafka reads may have strange bytes at its
+    end. `names` has the topic partitions of this cluster by source partition. Raises ClusterAway or PartitionError.
     """
     with closing(group_reader(cluster, group, "read_uncommitted")) as reader:
         found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()], timeout)
     at = {(each.topic, each.partition): each for each in found}
     known = {p: at[name] for p, name in names.items() if name in at}
     failed = {p: f"no offset of group {group}: {each.error.str()}" for p, each in known.items() if each.error}
-    return {p: each.offset for p, each in known.items() if not each.error and each.offset >= 0}, failed
+    good = {p: each for p, each in known.items() if not each.error and each.offset >= 0}
+    return {p: (each.offset, _of_position(metadata_of(each) or "")) for p, each in good.items()}, failed
+
+
+def _of_position(metadata: str) -> str:
+    return metadata if is_position(metadata) else ""
 
 
 def _asked(

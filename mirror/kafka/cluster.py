@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupState,
+    ConsumerGroupType,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -42,6 +44,20 @@ ACTIVE = frozenset(ConsumerGroupState) - {*NO_MEMBERS, ConsumerGroupState.UNKNOW
 
 T = TypeVar("T")
 Refusals = dict[str, KafkaError]  # by topic
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStates:
+    """What brokers tell of a cluster's consumer groups: with, and now without members."""
+
+    active: Set[str] = frozenset()  # groups that have members
+    lasting: Set[str] = frozenset()  # groups of which Kafka keeps each offset from its commit on, for a time
+    emptied: Set[str] = frozenset()  # other groups without members: Kafka keeps their offsets from when they had some
+    are_all: bool = True  # False: a broker did not tell its groups
+
+    def may_be_emptied(self, group: str) -> bool:
+        """True if the group had members, or if its broker does not say so."""
+        return group in self.emptied or not (self.are_all or group in self.active or group in self.lasting)
 
 
 class ClusterAdmin:
@@ -105,7 +121,21 @@ class ClusterAdmin:
         the process. And it asks the one that it has found for ever, though another coordinates the group by now. Each
         of its admin requests to a coordinator does both.
         """
-        return {each.group_id for each in self._listed()[0] if each.state in ACTIVE}
+        return set(self.group_states().active)
+
+    def group_states(self) -> GroupStates:
+        """What `active_groups` gives, and which of the other groups had members (ClassicGroup in Kafka's source).
+
+        Without members, a classic group that had some loses all its offsets `offsets.retention.minutes` after the last
+        one left, however often they are committed meanwhile. Groups that never had members, and those of KIP-848, lose
+        an offset that long after its commit.
+        """
+        listed, are_all = self._listed()
+        active = {each.group_id for each in listed if each.state in ACTIVE}
+        lasting = {
+            each.group_id for each in listed if each.is_simple_consumer_group or each.type == ConsumerGroupType.CONSUMER
+        }
+        return GroupStates(active, lasting, {each.group_id for each in listed} - active - lasting, are_all)
 
     def _listed(self) -> tuple[list[Any], bool]:
         found = self._answer(self._admin.list_consumer_groups(request_timeout=TIMEOUT))

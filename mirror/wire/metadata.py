@@ -15,6 +15,7 @@ from mirror.wire.writer import Writer
 
 # Before version 7 it has no leader epochs, before version 10 no topic ids.
 METADATA = Api("Metadata", 3, 8, 12, flexible=9)
+METADATA_BY_ID = Api("Metadata", 3, 12, 12, flexible=9)  # from Kafka 3.1 on
 FIND_COORDINATOR = Api("FindCoordinator", 10, 4, 6, flexible=3)
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
@@ -78,6 +79,24 @@ def metadata(topics: Collection[str]) -> Request[Described]:
         writer.pack("b", 0).tags()
 
     return Request(METADATA, write, _described)
+
+
+def metadata_by_id(ids: Collection[bytes]) -> Request[Mapping[bytes, int]]:
+    """Ask for topics by their ids: an error code for each. A topic that we may not see has another one than none."""
+
+    def write(writer: Writer) -> None:
+        writer.array(sorted(ids), lambda each, topic: each.raw(topic).string(None).tags()).pack("bb", 0, 0).tags()
+
+    return Request(METADATA_BY_ID, write, _errors_by_id)
+
+
+def _errors_by_id(answer: Cursor) -> Mapping[bytes, int]:
+    answer.throttle()
+    answer.array(read_endpoint, 11)
+    answer.string(), answer.int32()  # cluster id, controller
+    topics = answer.array(_topic, 8)
+    answer.tags()
+    return {topic.id: topic.error for _, topic in topics}
 
 
 def _write_topic(writer: Writer, name: str) -> None:

@@ -12,6 +12,8 @@ from mirror.wire.writer import Writer
 
 LIST_OFFSETS = Api("ListOffsets", 2, 6, 7, flexible=6)
 OFFSET_COMMIT = Api("OffsetCommit", 8, 8, 9, flexible=8)
+# The last version in which a client says for how long the group's offsets are kept (see KIP-211).
+OFFSET_COMMIT_KEPT = Api("OffsetCommit", 8, 4, 4, flexible=8)
 OFFSET_FETCH = Api("OffsetFetch", 9, 8, 9, flexible=6)
 LATEST = -1  # in place of a timestamp
 _MEMBER = 9  # the first version of OffsetFetch that names a member
@@ -38,6 +40,27 @@ def offset_commit(group: str, offsets: Mapping[Where, Offset]) -> Request[Mappin
         writer.array(offsets.items(), write_offset).tags()
 
     return Request(OFFSET_COMMIT, write, read_committed)
+
+
+def offset_commit_kept(group: str, offsets: Mapping[Where, Offset], seconds: float) -> Request[Mapping[Where, int]]:
+    """Commit offsets of a group without members, and have them kept for so long, whatever group it is.
+
+    Kafka still does that, up to 4.2 at least (OffsetExpirationConditionImpl). This version has no leader epochs.
+    """
+
+    def write_partition(writer: Writer, item: tuple[int, Offset]) -> None:
+        partition, committed = item
+        writer.pack("iq", partition, committed.offset).string(committed.metadata)
+
+    def write_topic(writer: Writer, item: tuple[Where, Offset]) -> None:
+        (topic, partition), committed = item
+        writer.string(topic).array(((partition, committed),), write_partition)
+
+    def write(writer: Writer) -> None:
+        writer.string(group).pack("i", -1).string("").pack("q", round(1_000 * seconds))
+        writer.array(offsets.items(), write_topic)
+
+    return Request(OFFSET_COMMIT_KEPT, write, read_committed)
 
 
 def write_offset(writer: Writer, item: tuple[Where, Offset]) -> None:

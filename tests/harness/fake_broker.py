@@ -33,6 +33,7 @@ class Request:
 
     api: int
     body: bytes
+    version: int = 0
     at: float = field(default_factory=time.monotonic)
 
 
@@ -98,7 +99,7 @@ class FakeBroker:
                 (size,) = struct.unpack(">i", stream.read(4))
                 request = stream.read(size)
                 api, version, correlation, client = struct.unpack_from(">hhih", request)
-                self.requests.append(Request(api, request[10 + client :]))
+                self.requests.append(Request(api, request[10 + client :], version))
                 newer = version > VERSIONS[API_VERSIONS][1]
                 answer = versions(newer) if api == API_VERSIONS else self.answers(api, request[10 + client :])
                 if answer and not self._greeting:

@@ -14,6 +14,7 @@ from tests.harness import fake_broker
 from tests.harness.fake_broker import FakeBroker
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+FLEXIBLE = 8  # the first version of OffsetCommit with tagged fields
 VERSIONS = {OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 8), FIND_COORDINATOR: (0, 4)}
 
 
@@ -26,6 +27,7 @@ class Commit:
     member: str
     instance: str | None
     offsets: Mapping[Where, Offset]
+    keep: int | None = None  # milliseconds, where it says for how long the offsets are kept
 
 
 class FakeCoordinator(FakeBroker):
@@ -48,9 +50,10 @@ class FakeCoordinator(FakeBroker):
             return self._coordinator(body)
         if api == OFFSET_FETCH:
             return self._fetched(body)
-        self.commits.append(commit(body))
+        plain = self.requests[-1].version < FLEXIBLE
+        self.commits.append(plain_commit(body) if plain else commit(body))
         errors = self.commit(self.commits[-1])
-        return b"" if errors is None else committed(errors)
+        return b"" if errors is None else committed(errors, not plain)
 
     def _coordinator(self, body: bytes) -> bytes:
         asked = _body(body, 4)
@@ -99,15 +102,29 @@ def commit(body: bytes) -> Commit:
     return Commit(group, generation, member, instance, offsets)
 
 
-def committed(errors: Mapping[Where, int]) -> bytes:
-    """An answer to OffsetCommit, version 8."""
+def plain_commit(body: bytes) -> Commit:
+    """An OffsetCommit, version 4, which has no tagged fields."""
+    read = Cursor(body)
+    group, generation, member, keep = read.string(), read.int32(), read.string(), read.int64()
+
+    def partition(each: Cursor) -> tuple[int, Offset]:
+        number, offset, metadata = each.int32(), each.int64(), each.string()
+        return number, Offset(offset, metadata)
+
+    offsets = {(topic, number): at for topic, (number, at) in read.by_topic(partition, 14)}
+    read.end()
+    return Commit(group, generation, member, None, offsets, keep)
+
+
+def committed(errors: Mapping[Where, int], flexible: bool = True) -> bytes:
+    """An answer to OffsetCommit, version 8, or else version 4."""
 
     def write(writer: Writer, item: tuple[Where, int]) -> None:
         (topic, partition), error = item
         writer.string(topic)
         writer.array((partition,), lambda each, number: each.pack("ih", number, error).tags()).tags()
 
-    return _written(Writer(8, True).tags().pack("i", 0).array(errors.items(), write).tags())
+    return _written(Writer(8, flexible).tags().pack("i", 0).array(errors.items(), write).tags())
 
 
 def _body(body: bytes, version: int) -> Cursor:

@@ -10,21 +10,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+import yaml
+from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, Producer, TopicPartition
 
 from mirror.commands.group_status import read_groups
+from mirror.commands.translate import of_group
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
-from mirror.errors import ClusterAway
+from mirror.errors import ClusterAway, ConfigError
 from mirror.groups import group_commits, group_sync
 from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, GroupOutcome
 from mirror.groups.group_commits import GroupCommits, Taken
 from mirror.groups.group_offsets import Committed, offsets_of
 from mirror.groups.group_sync import NOT_MIRRORED, WITHOUT_METADATA, GroupOffset, GroupSync
 from mirror.groups.other_groups import REASONS
+from mirror.groups.position_groups import OWN_GROUP, POSITIONS, POSITIONS_THERE, is_position
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
 from mirror.settings import Cluster, Flow
@@ -203,7 +207,7 @@ def test_a_commit_without_an_answer_is_not_waited_for(
 
 ASKS_FOR_GROUPS = """
 import sys
-from mirror.errors import ClusterAway
+from mirror.errors import ClusterAway, ConfigError
 from mirror.kafka import cluster
 from mirror.settings import Cluster
 
@@ -397,6 +401,51 @@ def test_groups_of_other_types_are_named_with_the_reason(
     assert read_groups(flow).as_dict()["left_out"] == sync.left_out
 
 
+def test_positions_of_another_flow_are_no_offsets_of_the_source(
+    running: tuple[Pair, Service], flow: Flow, tmp_path: Path
+) -> None:
+    """In a chain, or with a flow back, a flow's source has positions of another flow. Here mirror has written them."""
+    pair, _ = running
+    topic = pair.topic("chain")
+    pair.produce(topic, *[Made(None, b"%d" % n) for n in range(10)])
+    pair.await_same(topic)
+    remote = Partition(pair.remote(topic), 0)
+    next_ = Pair(pair.target, pair.source, "chain", f"{pair.alias}.{pair.prefix}")
+    file = tmp_path / "mirror.yaml"
+    groups = {"sync": True, "include": [pair.group]}
+    file.write_text(yaml.safe_dump(next_.settings({"groups": groups})))
+    (after,) = load(file).flows
+    with closing(GroupSync(after)) as sync:
+        assert not sync.round(RENEW) and sync.left_out == {pair.group: POSITIONS} and not sync.refused
+    assert read_groups(after).as_dict()["left_out"] == {pair.group: POSITIONS}
+    with pytest.raises(ConfigError, match="positions of a mirror flow"):
+        of_group(after, pair.group)
+    for properties in ({}, ONLY_LIBRDKAFKA):
+        there = Cluster("there", {"bootstrap.servers": pair.target, **properties}, {}, {})
+        position = offsets_of(there, pair.group, {remote: (remote.topic, 0)})[0][remote]
+        assert is_position(position.metadata), "whoever reads it"
+    # On the source there is the same, and a program has its offset under the name of the flow's own group.
+    moves, same = f"sync-{topic}-moves", f"sync-{topic}"
+    topics.commit(pair.source, moves, topic, {0: 5}, metadata=position.text)
+    topics.commit(pair.source, pair.group, topic, {0: 5})
+    topics.commit(pair.source, same, topic, {0: 5})
+    own, (before,) = committed_of(pair, topic, pair.group)[0].offset, committed_of(pair, topic, moves)
+    ours = replace(flow, groups=replace(flow.groups, include=(f"sync-{topic}.*", pair.group)))
+    with closing(GroupSync(ours)) as sync:
+        found = sync.round(RENEW)
+        assert sync.left_out == {moves: POSITIONS, pair.group: OWN_GROUP}
+        assert [(each.group, each.outcome, each.committed) for each in found] == [(same, GroupOutcome.EXACT, 5)]
+        assert committed_of(pair, topic, moves)[0].offset == before.offset == OFFSET_INVALID
+        assert committed_of(pair, topic, pair.group)[0].offset == own == 10
+        # And on the target another flow has its position under the name of a group that programs have on the source.
+        topics.commit(pair.target, same, remote.topic, {0: 3}, metadata=position.text)
+        topics.commit(pair.source, same, topic, {0: 6})
+        one = of(sync.round(RENEW), same)
+    assert (one.outcome, one.reason, one.committed) == (GroupOutcome.DENIED, POSITIONS_THERE, 3)
+    (stands,) = committed_of(pair, topic, same)
+    assert (stands.offset, stands.metadata) == (3, position.text)
+
+
 def test_the_metadata_of_java_s_consumer_is_kept(running: tuple[Pair, Service], sync: GroupSync) -> None:
     """Byte for byte: it has no NUL at its end. confluent-kafka's has one, and reads up to it, so that one is kept, too.
 
@@ -455,7 +504,7 @@ def test_what_the_target_refuses_of_a_group_holds_up_no_other_partition(
     topic = pair.topic(f"refused-{len(properties)}", 2)
     group, partitions = f"sync-{topic}", [Partition(topic, number) for number in range(2)]
     topics.commit(pair.source, group, topic, {0: 0, 1: 0}, metadata="mine")
-    of_source = sync._offsets
+    of_source = sync._groups.offsets
 
     def long() -> dict[str, dict[Partition, Committed]]:
         found = of_source()
@@ -465,9 +514,9 @@ def test_what_the_target_refuses_of_a_group_holds_up_no_other_partition(
         found = [each for each in sync.round(0.0) if each.group == group]
         return found if [each.outcome for each in found] == [GroupOutcome.EXACT] * 2 else None
 
-    monkeypatch.setattr(sync, "_offsets", long)
+    monkeypatch.setattr(sync._groups, "offsets", long)
     with closing(GroupCommits(limited)) as commits:
-        monkeypatch.setattr(sync, "_target_groups", commits)
+        monkeypatch.setattr(sync._there, "_commits", commits)
         found = until("both are exact", exact)
     first = WITHOUT_METADATA if properties else ""
     assert [(each.committed, each.reason) for each in found] == [(0, first), (0, WITHOUT_METADATA)]

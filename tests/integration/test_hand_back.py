@@ -6,7 +6,6 @@ As in test_adopt, one MirrorMaker has four flows: with and without exactly-once,
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -115,12 +114,13 @@ def checkpoint_says(flow: Moving, index: int) -> int:
     """
     record, name = flow.source()[0][index], f"{flow.pair.alias}.checkpoints.internal"
     topics.commit(flow.pair.source, GROUP, flow.topic, {0: record.offset})
-    key = Checkpoint(GROUP, flow.remote(), 0, 0, 0, "").key()
 
     def found() -> tuple[int] | None:
-        of_group = [each.value for each in oracle.read(flow.pair.target, name)[0] if each.key == key]
-        version, upstream, downstream = struct.unpack_from(">hqq", (of_group or [None])[-1] or bytes(18))
-        return (downstream,) if (version, upstream) == (0, record.offset) else None
+        stands = [
+            Checkpoint.decode(each.key or b"", each.value or b"") for each in oracle.read(flow.pair.target, name)[0]
+        ]
+        of_group = [each for each in stands if (each.group, each.remote, each.partition) == (GROUP, flow.remote(), 0)]
+        return (of_group[-1].downstream,) if of_group and of_group[-1].upstream == record.offset else None
 
     until(f"{name} exists", lambda: topics.partitions(flow.pair.target, name))
     (downstream,) = until(f"a checkpoint of {GROUP} at {record.offset}", found)

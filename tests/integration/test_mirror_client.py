@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import yaml
 from confluent_kafka import IsolationLevel, Producer
 
 from mirror.commands.translate import of_group, translate
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
+from mirror.groups.checkpoint_writer import CheckpointWriter
+from mirror.groups.checkpoints import Checkpoint
 from mirror.settings import Flow
 from mirror.target.offset_syncs import OffsetSync
 from tests.harness import configuration, oracle, topics
-from tests.harness.load import Made
+from tests.harness.load import Made, produce
 from tests.harness.mirror_client import Answer, Question, ask, require
 from tests.harness.pair import Pair
 from tests.harness.service import OWN_AGAIN, Service
@@ -29,6 +34,7 @@ CLASSES = {
     "identity": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
 }
 FAR = "client-far"  # alias of a cluster before the source
+WITHDRAWN = "checkpoints withdrawn: the remote topic was deleted, or created again"
 STRANGER = "client-stranger"  # a group that never committed anything
 
 
@@ -216,3 +222,55 @@ def test_checkpoints_come_back_after_their_topic_was_deleted(asked: Asked) -> No
     topics.delete(target, topic)
     asked.service.wait_for_event(OWN_AGAIN, topic=topic)
     asked.service.wait_for("all checkpoints", lambda: written() == before)
+
+
+def test_checkpoints_of_an_earlier_leader_that_have_become_wrong_are_withdrawn(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str, tmp_path: Path
+) -> None:
+    """MirrorMaker's client then gives an offset at which a group passes over nothing. It can't read a deleted one."""
+    require()
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, f"cp{prefix[-7:-1]}", prefix)
+    file = tmp_path / "mirror.yaml"
+    file.write_text(yaml.safe_dump(pair.settings()))
+    (flow,) = load(file).flows
+    topics.create(pair.target, flow.checkpoint_topic, cleanup_policy="compact")
+    for other in (flow.offset_syncs_topic, pair.remote("heartbeats")):  # the client is asked about them, too
+        topics.create(pair.target, other)
+    again, deleted = topics.create(pair.target, pair.remote("again")), pair.remote("deleted")
+    produce(pair.target, again, [Made(None, b"%d" % n) for n in range(10)])
+    topics.remove_records(pair.target, again, 2)
+    stand = [
+        Checkpoint(f"{name}-group", remote, 0, 100, at, "mine")
+        for name, remote, at in (("wrong", again, 11), ("right", again, 10), ("gone", deleted, 11))
+    ]
+    records = [Made(stand[0].key(), b"no checkpoint"), *(Made(each.key(), each.value()) for each in stand)]
+    produce(pair.target, flow.checkpoint_topic, [*records, Made(b"no key", stand[0].value())])
+    groups = [each.group for each in stand]
+    question = Question({"bootstrap.servers": pair.target}, pair.alias, groups)
+    with closing(CheckpointWriter(flow)) as writer:
+        for _ in range(3):
+            writer.write(())
+    (answer,) = ask(question)
+    wanted = {"wrong-group": [again, 2], "right-group": [again, 10], "gone-group": [deleted, 0]}
+    assert answer["translateOffsets"] == {name: [[topic, 0, at, "mine"]] for name, (topic, at) in wanted.items()}
+    assert len(oracle.read(pair.target, flow.checkpoint_topic)[0]) == len(records) + 3, "two have replaced others"
+
+
+def test_what_the_client_says_once_a_remote_topic_was_created_again(asked: Asked) -> None:
+    """As long as nobody has decided about the partitions: nothing of the old topic, which would pass over records."""
+    case, target = asked.default, asked.default.pair.target
+    flow, mine = flow_of(asked, case), asked.default.pair.prefix
+    topics.recreate(target, case.remote, 2)
+
+    def withdrawn() -> bool:
+        records = oracle.read(target, flow.checkpoint_topic)[0]
+        newest = {record.key: Checkpoint.decode(record.key or b"", record.value or b"") for record in records}
+        return {each.downstream for each in newest.values() if each.group.startswith(mine)} == {0}
+
+    asked.service.wait_for("all checkpoints of the old topic are withdrawn", withdrawn)
+    (answer,) = ask(case.question(case.committed))
+    for group, offsets in case.committed.items():
+        assert {each.translated for each in translate(flow, of_group(flow, group)) if each.offset} <= {None}
+        wanted = [[case.remote, partition, 0, f"of {group}"] for partition in offsets]
+        assert sorted(answer["translateOffsets"][group]) == wanted
+    asked.service.wait_for_event(WITHDRAWN, topic=case.remote)

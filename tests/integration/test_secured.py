@@ -22,6 +22,7 @@ from mirror.config.load import load as load_settings
 from mirror.demo.brokers import LocalCluster, free_port
 from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_sync import GroupSync
+from mirror.groups.lost_topics import lost_topics
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster, Flow
 from tests.harness import acls, configuration, load, oracle, topics
@@ -38,6 +39,7 @@ USER, PASSWORD, WRONG, UNUSED = "mirror", "xq7-Hunter-target", "xq7-Hunter-wrong
 LIMITED, ITS_PASSWORD = "limited", "xq7-Hunter-limited"
 LIMITED_TOO = ("some-topics", "least", "groups")  # users of other scenarios, with the same password
 RENEW = 3600.0  # seconds
+NO_TOPICS = {"AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAA", "no id", ""}  # ids that no topic has
 SECRET = re.compile("xq7-Hunter", re.IGNORECASE)
 UI_PAGES = ("jobs", "stages", "storage", "environment", "executors", "SQL", "StreamingQuery")
 
@@ -245,8 +247,10 @@ def a_remote_topic_that_may_not_be_described_fails_alone(
                 service.wait_for("the other", lambda: oracle.count(pair.copied(other)) == 1)
                 assert "uthorization failed" in service.wait_for_event(BLOCKED, topic=hidden)["reason"]
                 service.wait_for("shown", lambda: hidden in service.get("/readyz")[1])
+                (flow,) = load_settings(service.file).flows
+                known = topics.topic_id(pair.target, pair.remote(hidden))
+                assert lost_topics(flow.target, [known, *NO_TOPICS]) == NO_TOPICS
             pair.await_same(hidden)
-            (flow,) = load_settings(service.file).flows
             the_target_refuses_a_groups_offset(pair, flow, other)
             assert service.terminate() == 0, service.tail()
 

@@ -10,6 +10,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,22 @@ def test_entries_of_a_remote_topic_that_was_deleted_go(running: tuple[Pair, Serv
     until("its entry is deleted", lambda: entries(pair, topic) == 0)
     pair.produce(topic, *numbers(10, 40))
     service.wait_for("it is copied", lambda: [each.value for each in pair.copied(topic)[0][-1:]] == [b"49"])
+    assert_exact(pair, service, topic)
+
+
+def test_entries_of_a_remote_topic_that_has_another_name_by_now_stay(running: tuple[Pair, Service]) -> None:
+    """The template was changed, and may be changed back. The topic of the new name has lost its first records."""
+    pair, service = running
+    topic = pair.topic("renamed")
+    pair.produce(topic, *numbers(0, 10))
+    pair.await_same(topic)
+    flow = replace(flow_of(service), remote_topic="{source}-{topic}")
+    with closing(MapCleaning(flow)) as cleaning:
+        assert [cleaning.look() for _ in range(3)] == [0, 0, 0], "there is no topic of the new name yet"
+        new = topics.create(pair.target, f"{pair.alias}-{topic}")
+        produce(pair.target, new, numbers(0, 30))
+        topics.remove_records(pair.target, new, 20)
+        assert [cleaning.look() for _ in range(3)] == [0, 0, 0]
     assert_exact(pair, service, topic)
 
 

@@ -104,13 +104,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _read_checkpoint(record: Record) -> Checkpoint:
-    """Decode a checkpoint, like MirrorMaker's Checkpoint.java."""
-    group, at = _text(record["key"], 0)
-    remote, at = _text(record["key"], at)
-    version, upstream, downstream = struct.unpack_from(">hqq", record["value"])
-    metadata, _ = _text(record["value"], 18)
-    assert version == 0
-    return Checkpoint(group, remote, struct.unpack_from(">i", record["key"], at)[0], upstream, downstream, metadata)
+    return Checkpoint.decode(record["key"], record["value"])
 
 
 def _read_heartbeat(record: Record) -> Heartbeat:

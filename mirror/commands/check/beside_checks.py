@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.commands.check.permissions import Kind, Need, beside, group_back, words
-from mirror.groups.group_sync import taking_part
+from mirror.groups.source_groups import taking_part
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirror.groups.flow_back import FlowBack
-from mirror.groups.group_sync import taking_part
+from mirror.groups.source_groups import taking_part
 from mirror.kafka.cluster import ClusterAdmin, chunks
 from mirror.settings import Cluster, Flow
 from mirror.template import HEARTBEATS

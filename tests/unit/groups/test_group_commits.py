@@ -53,6 +53,27 @@ def test_metadata_is_kept_and_no_member_is_named(broker: FakeCoordinator, commit
     assert broker.commits == [Commit("g", -1, "", None, wanted)]
 
 
+def test_the_broker_is_told_for_how_long_to_keep_offsets_of_some_groups(
+    broker: FakeCoordinator, commits: GroupCommits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a version that has no leader epochs. A broker that does not have it any more gets the usual one."""
+    offsets = {FIRST: Committed(7, "mine\0", 3)}
+    plain, with_epoch = {FIRST: Offset(7, "mine\0")}, {FIRST: Offset(7, "mine\0", 3)}
+    with commits.round(["g", "h"], {"g": 600.5}):
+        assert commits.commit("g", offsets) == commits.commit("h", offsets) == (offsets, {})
+    with commits.round(["g"]):
+        assert commits.commit("g", offsets) == (offsets, {})
+    monkeypatch.setitem(fake_broker.VERSIONS, OFFSET_COMMIT, (5, 8))
+    with commits.round(["g"], {"g": 600.5}):
+        assert commits.commit("g", offsets) == (offsets, {})
+    assert broker.commits == [
+        Commit("g", -1, "", None, plain, keep=600_500),
+        Commit("h", -1, "", None, with_epoch),
+        Commit("g", -1, "", None, with_epoch),
+        Commit("g", -1, "", None, with_epoch),
+    ]
+
+
 def test_a_group_with_members_is_no_error(broker: FakeCoordinator, commits: GroupCommits) -> None:
     broker.commit = once("UNKNOWN_MEMBER_ID")
     assert not commits.commit("g", OFFSETS)
@@ -69,11 +90,10 @@ def test_a_group_with_members_is_no_error(broker: FakeCoordinator, commits: Grou
 def test_each_partition_has_its_own_error(
     broker: FakeCoordinator, commits: GroupCommits, error: str, said: str
 ) -> None:
-    """It counts even if the broker says of other partitions that the group has members."""
+    """It counts even if the broker says of other partitions that the group has members. These are not refused."""
     reason = f"the offsets of group g can't be committed: {error} (Broker: {said})"
     broker.commit = lambda made: dict.fromkeys(made.offsets, CODES["UNKNOWN_MEMBER_ID"]) | {FIRST: CODES[error]}
-    taken, refused = commits.commit("g", OFFSETS) or ({}, {})
-    assert not taken and refused.keys() == OFFSETS.keys() and refused[FIRST] == reason
+    assert commits.commit("g", OFFSETS) == ({}, {FIRST: reason})
     assert len(broker.commits) == 1
     broker.commit = lambda made: dict.fromkeys(made.offsets, 0) | {SECOND: CODES[error]}
     rest = {where: at for where, at in OFFSETS.items() if where != SECOND}

@@ -1,0 +1,147 @@
+"""The offsets of a round's groups on the target: read right before a commit, and committed where that is due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+
+from mirror.errors import ClusterAway
+from mirror.groups.flow_back import SharedTranslator
+from mirror.groups.group_choice import is_due
+from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.groups.translator import Translator
+from mirror.kafka.cluster import ClusterAdmin, GroupStates
+from mirror.model import Partition
+from mirror.settings import Flow
+from mirror.target.position_renewal import RETENTION, SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    reader: GroupOffsets
+    renew_interval: float  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """A group's offsets on the target after a commit, why others are not there, and whether it has members there."""
+
+    offsets: Mapping[Partition, Committed]
+    failed: Mapping[Partition, str]
+    has_members: bool
+
+
+class TargetOffsets:
+    """Reads and commits offsets by source partition. It remembers when it has committed each one."""
+
+    def __init__(self, flow: Flow, target: ClusterAdmin, translator: Translator | SharedTranslator) -> None:
+        self._cluster = flow.target
+        self._target = target
+        self._translator = translator
+        self._commits = GroupCommits(flow.target)
+        self._round: _Round | None = None
+        self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
+
+    def close(self) -> None:
+        """End the client."""
+        self._commits.close()
+
+    @contextmanager
+    def round(self, groups: Collection[str], states: GroupStates, renew_interval: float) -> Iterator[None]:
+        """Read and commit offsets of some of these groups within it. Raises ClusterAway.
+
+        An offset that stays the same is committed again after `renew_interval` seconds.
+        """
+        emptied = [name for name in groups if states.may_be_emptied(name)]
+        keep = dict.fromkeys(emptied, self._retention(renew_interval)) if emptied else {}
+        with closing(GroupOffsets(self._cluster)) as reader, self._commits.round(groups, keep):
+            reader.find_coordinators(groups)
+            self._round = _Round(reader, renew_interval)
+            try:
+                yield
+            finally:
+                self._round = None
+
+    def forget_others(self, known: Collection[tuple[str, Partition]]) -> None:
+        """Forget what is none of these groups' partitions, so that the memory is bounded."""
+        self._written = {key: at for key, at in self._written.items() if key in known}
+
+    def read(
+        self, group: str, partitions: Iterable[Partition], timeout: float
+    ) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
+        """A group's offsets, and why those of some partitions are not known. Raises ClusterAway, PartitionError."""
+        assert self._round is not None, "it reads within a round"
+        return self._round.reader.of(group, self._remotes(partitions), timeout)
+
+    @property
+    def gives_metadata(self) -> bool:
+        """True if what was read in this round has its metadata. Otherwise it can't be committed again as it is."""
+        return self._round is not None and self._round.reader.gives_metadata
+
+    def commit(
+        self,
+        group: str,
+        wanted: Mapping[Partition, Committed],
+        before: Mapping[Partition, Committed],
+        until: float,
+        timeout: float,
+    ) -> Stands:
+        """Commit those of the wanted offsets that are due, until this time on the monotonic clock.
+
+        `before` is what the target has. Raises ClusterAway, with TooLate, or PartitionError.
+        """
+        assert self._round is not None, "it commits within a round"
+        now = time.monotonic()
+        ages = {p: now - self._written[group, p] for p in wanted if (group, p) in self._written}
+        due = {p: at for p, at in wanted.items() if is_due(before.get(p), at, ages.get(p), self._round.renew_interval)}
+        failed = self._gone(due)
+        due = {p: at for p, at in due.items() if p not in failed}
+        stands = {p: at for p, at in wanted.items() if p not in failed}
+        if not due:
+            return Stands(stands, failed, False)
+        remote = self._remotes(due)
+        answer = self._commits.commit(group, {remote[p]: at for p, at in due.items()}, until, timeout)
+        taken, refused = answer or ({}, {})
+        failed |= {p: refused[remote[p]] for p in due if remote[p] in refused}
+        done = {p: taken[remote[p]] for p in due if remote[p] in taken}
+        self._written.update(((group, partition), now) for partition in done)
+        stands = {p: at for p, at in stands.items() if p not in due} | done
+        return Stands(stands, failed, any(p not in done and p not in failed for p in due))
+
+    def _retention(self, renew_interval: float) -> float:
+        """For how many seconds the target keeps offsets; a guess if it does not say so. Raises ClusterAway."""
+        least = SHARE * renew_interval
+        try:
+            return max(least, 60 * float(self._target.broker_config(self._target.brokers()[0])[RETENTION]))
+        except ClusterAway:
+            raise
+        except (KafkaException, KeyError, ValueError, IndexError):
+            return least
+
+    def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
+        """The remote partition of each source partition."""
+        return {each: (self._translator.remote(each.topic), each.partition) for each in partitions}
+
+    def _gone(self, partitions: Iterable[Partition]) -> dict[Partition, str]:
+        """Those whose remote topic was created again, or deleted: a round may last for seconds. Each with the reason.
+
+        It is asked right before a commit. An offset of the old topic would pass over records of the new one, and never
+        go back.
+        """
+        known: dict[str, list[Partition]] = {}
+        for each in partitions:
+            known.setdefault(self._translator.remote(each.topic), []).append(each)
+        now = self._target.ids_now(known)[0] if known else {}
+        # Without a position a partition tells no id.
+        gone = {
+            name
+            for name, some in known.items()
+            if any(at and at != now.get(name, "") for at in map(self._translator.remote_id, some))
+        }
+        reason = "is gone, or another topic has its name since the group round began"
+        return {each: f"{name} {reason}" for name in gone for each in known[name]}

@@ -1,0 +1,121 @@
+"""What a group round commits on the target, and what it says of what it could not commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from mirror.groups import target_offsets
+from mirror.groups.group_offsets import Committed
+from mirror.groups.target_offsets import Stands, TargetOffsets
+from mirror.kafka.cluster import GroupStates
+from mirror.model import Partition
+from mirror.wire.offsets import Where
+from tests.unit.test_naming import flow
+
+PARTITIONS = [Partition("orders", number) for number in range(3)]
+WHERE = [("primary.orders", number) for number in range(3)]
+WANTED = {each: Committed(7, "mine") for each in PARTITIONS}
+RENEW = 60.0
+NO_GROUPS = GroupStates()
+
+
+class Target:
+    """In place of the target: `answer` says what becomes of a commit. `commits` are those that came."""
+
+    def __init__(self) -> None:
+        self.commits: list[Mapping[Where, Committed]] = []
+        self.answer: Callable[[Mapping[Where, Committed]], Any] = lambda offsets: (dict(offsets), {})
+        self.ids = {"primary.orders": "id"}
+        self.config: Mapping[str, str] | None = {"offsets.retention.minutes": "30"}
+        self.kept: Mapping[str, float] = {}
+
+    def ids_now(self, names: Collection[str]) -> tuple[Mapping[str, str], Mapping[str, Any]]:
+        return {name: self.ids[name] for name in names if name in self.ids}, {}
+
+    def commit(self, group: str, offsets: Mapping[Where, Committed], *_: object) -> Any:
+        self.commits.append(offsets)
+        return self.answer(offsets)
+
+    @contextmanager
+    def round(self, groups: Collection[str], keep: Mapping[str, float]) -> Iterator[None]:
+        self.kept = keep
+        yield
+
+    def brokers(self) -> list[int]:
+        return [1]
+
+    def broker_config(self, broker: int) -> Mapping[str, str]:
+        if self.config is None:
+            raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+        return self.config
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> Target:
+    made = Target()
+    monkeypatch.setattr(target_offsets, "GroupCommits", lambda _: made)
+    reader = SimpleNamespace(find_coordinators=lambda _: None, close=lambda: None)
+    monkeypatch.setattr(target_offsets, "GroupOffsets", lambda _: reader)
+    return made
+
+
+@pytest.fixture
+def offsets(target: Target) -> TargetOffsets:
+    translator = SimpleNamespace(remote=lambda topic: f"primary.{topic}", remote_id=lambda _: "id")
+    return TargetOffsets(flow(), target, translator)  # type: ignore[arg-type]
+
+
+def commit(offsets: TargetOffsets, before: Mapping[Partition, Committed], states: GroupStates = NO_GROUPS) -> Stands:
+    with offsets.round(["g"], states, RENEW):
+        return offsets.commit("g", WANTED, before, until=0.0, timeout=1.0)
+
+
+def test_members_of_a_group_are_no_error_of_a_partition_even_where_another_one_has_an_error(
+    target: Target, offsets: TargetOffsets
+) -> None:
+    first, second, third = PARTITIONS
+    target.answer = lambda _: ({WHERE[0]: WANTED[first]}, {WHERE[1]: "not allowed"})
+    assert commit(offsets, {}) == Stands({first: WANTED[first]}, {second: "not allowed"}, has_members=True)
+    target.answer = lambda _: None
+    before = {first: WANTED[first]}
+    assert commit(offsets, before) == Stands({first: WANTED[first]}, {}, has_members=True)
+    assert target.commits[-1].keys() == {WHERE[1], WHERE[2]}, "the first one was just committed"
+    assert third not in commit(offsets, {}).offsets
+
+
+def test_offsets_of_a_group_that_had_members_are_committed_with_the_time_for_which_they_are_kept(
+    target: Target, offsets: TargetOffsets
+) -> None:
+    """Otherwise Kafka counts that time from when the last member has left."""
+    emptied = GroupStates(emptied={"g"})
+    for states, config, keep in (
+        (NO_GROUPS, "30", {}),
+        (GroupStates(are_all=False), "30", {"g": 1800.0}),
+        (emptied, "30", {"g": 1800.0}),
+        (emptied, "1", {"g": 600.0}),  # the interval was learned before somebody has altered it
+        (emptied, "?", {"g": 600.0}),
+    ):
+        target.config = {"offsets.retention.minutes": config}
+        assert commit(offsets, {}, states).offsets == WANTED and target.kept == keep
+    target.config = None
+    assert commit(offsets, {}, emptied).offsets == WANTED and target.kept == {"g": 600.0}
+
+
+def test_an_offset_that_stays_the_same_is_committed_again_when_it_is_due(
+    target: Target, offsets: TargetOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    for clock.now, commits in ((0.0, 1), (RENEW, 1), (RENEW + 1, 2), (RENEW + 2, 2)):
+        commit(offsets, WANTED)
+        assert len(target.commits) == commits
+    offsets.forget_others(())
+    commit(offsets, WANTED)
+    assert len(target.commits) == 3, "nobody knows when it was committed"
