@@ -21,6 +21,7 @@ from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.groups.remote_names import RemoteNames
 from mirror.kafka.cluster import NAMES, ClusterAdmin, chunks
 from mirror.kafka.renewed import Outage
+from mirror.logs import OnChange
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied, Entry, key
@@ -154,6 +155,7 @@ class MapCleaner(FlowLeaderPart):
     def _work(self, stopping: threading.Event) -> None:
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.offset_map_topic}
         outage = Outage(self._flow.target)  # first: a change of a password meanwhile is noticed later
+        why = OnChange()
         with closing(MapCleaning(self._flow)) as cleaning:
             # After a long outage the thread begins again, with new clients.
             while not outage.wants_another() and not stopping.wait(self._interval):
@@ -161,6 +163,9 @@ class MapCleaner(FlowLeaderPart):
                     if count := cleaning.look():
                         log.info("entries of the offset map deleted", extra={**where, "entries": count})
                     outage.note(False)
+                    why.clear()
                 except MirrorError as error:
                     outage.note(True)
-                    log.debug("the offset map can't be cleaned now", extra={**where, "reason": str(error)})
+                    if why.is_new(str(error)):
+                        said = "the offset map can't be cleaned, and grows until a look succeeds"
+                        log.warning(said, extra={**where, "reason": str(error)})
