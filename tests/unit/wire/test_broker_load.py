@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import socket
 from collections.abc import Callable
 
@@ -20,7 +19,7 @@ from mirror.wire import connection
 from mirror.wire.access import access
 from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
 from mirror.wire.fetch import TopicKey
-from mirror.wire.pool import RECONNECT
+from mirror.wire.pool import RECONNECT, RECONNECT_MAX
 from tests.harness.batch_target import BARRIER, ID, Target
 from tests.harness.loopback import HOST, Loopback
 
@@ -35,9 +34,12 @@ Way = Callable[[int, bytes], bytes | None]
 def attempts(seconds: float) -> int:
     """The most connections in this time: one each at the same time, and one after each back-off that has room.
 
-    These are 50 ms, 100, 200, ... less half of each.
+    These are 50 ms, 100, 200, ... 2 s, less half of each.
     """
-    return MOST + 1 + int(math.log2(1 + seconds / (RECONNECT / 2)))
+    count, at, wait = MOST, 0.0, RECONNECT / 2
+    while at <= seconds:
+        count, at, wait = count + 1, at + wait, min(2 * wait, RECONNECT_MAX / 2)
+    return count
 
 
 async def wanting(port: int, until: Callable[[], bool]) -> float:
