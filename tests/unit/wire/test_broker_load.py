@@ -132,7 +132,7 @@ def test_a_slow_broker_has_few_requests_at_once() -> None:
     assert loopback.accepted == loopback.most_open <= MOST
     assert loopback.most_pending <= MOST, "it reads one request of a connection after the other"
     assert len(loopback.asked) <= MOST * (seconds / loopback.delay + 2)
-    assert loopback.asked.count("Fetch") <= seconds / (loopback.delay + RETRY) + 2, "also if it does not wait for records"
+    assert loopback.asked.count("Fetch") <= seconds / (loopback.delay + RETRY) + 2, "also if it waits for no records"
 
 
 @pytest.mark.usefixtures("hurried")
