@@ -47,7 +47,8 @@ class ForeignWrites:
         self._clock = services.clock
         self._budget = services.looks
         self._count = count
-        self._looked: tuple[float, bool] | None = None  # when, on the monotonic clock, and whether there were records
+        # When, on the monotonic clock, and whether there were records; None: the look failed.
+        self._looked: tuple[float, bool | None] | None = None
         self._unseen: _Gap | None = None  # the first gap that was not read yet
         self._untold: _Gap | None = None  # all foreign offsets since the last warning
         self._warned: float | None = None  # when, monotonic
@@ -68,7 +69,7 @@ class ForeignWrites:
             log.exception(BUG, extra=self._facts.where)
 
     def _is_foreign(self, gap: _Gap) -> bool | None:
-        """True if the gap has records of somebody else; None if the budget allows no look now."""
+        """True if the gap has records of somebody else; None if that can't be seen now: the next look tries again."""
         now = self._clock.monotonic()
         if self._looked is None or now - self._looked[0] >= LOOK_INTERVAL:
             if not self._budget.begin(now):
@@ -81,15 +82,15 @@ class ForeignWrites:
                 self._facts.step_lock.progressed()
         return self._looked[1]
 
-    def _has_records(self, gap: _Gap) -> bool:
-        """True if the gap has more records than ours; False also if the remote partition can't be read."""
+    def _has_records(self, gap: _Gap) -> bool | None:
+        """True if the gap has more records than ours; None if the remote partition can't be read."""
         where = (self._facts.topic.remote, self._facts.partition.partition)
         try:
             found = self._count(self._flow, where, gap.begin, gap.end, gap.ours + 1)
         except KafkaException as error:
             log.debug("remote partition can't be read", extra={**self._facts.where, "reason": str(error)})
-            return False
-        return found is not None and found > gap.ours
+            return None
+        return None if found is None else found > gap.ours
 
     def _count_in(self, gap: _Gap) -> None:
         self._facts.counters.foreign += gap.offsets

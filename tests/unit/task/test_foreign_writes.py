@@ -88,12 +88,19 @@ def test_a_gap_of_markers_is_nobodys(world: World) -> None:
     assert world.counted == (0, NOWHERE)
 
 
-def test_what_cannot_be_read_is_not_counted(world: World) -> None:
+def test_what_cannot_be_read_is_not_counted_until_it_can(world: World) -> None:
     for world.found in (None, -1):
         world.now += LOOK_INTERVAL
         world.writes.committed(AppendedOffsets(10, 11, 15), 5)
     assert len(world.asked) == 2
     assert world.counted == (0, NOWHERE)
+    world.found = 1
+    world.writes.committed(AppendedOffsets(20, 20, 20), 1)
+    assert world.counted == (0, NOWHERE), "the target is asked once a minute"
+    world.now += LOOK_INTERVAL
+    world.writes.committed(AppendedOffsets(21, 21, 21), 1)
+    assert world.asked[2:] == [(10, 11)]
+    assert world.counted == (1, (10, 10))
 
 
 @pytest.mark.parametrize(("found", "foreign"), [(3, 0), (4, 2)])
