@@ -33,14 +33,20 @@ def consume(bootstrap: str, topic: str, group: str, most: int, **properties: str
 
 @contextlib.contextmanager
 def sharing(bootstrap: str, topic: str, group: str) -> Iterator[None]:
-    """With Java's consumer of a share group (KIP-932), which is told to leave at the end."""
+    """With Java's consumer of a share group (KIP-932), which is told to leave at the end.
+
+    It sometimes misses that: the tool's loop can swallow the wake-up that its shutdown hook waits for.
+    """
     command = _command(SHARE, {"bootstrap-server": bootstrap, "topic": topic, "group": group})
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            try:
+                process.wait(PATIENCE / 4)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _command(main: str, options: Mapping[str, str]) -> list[str]:
