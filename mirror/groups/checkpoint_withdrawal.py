@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.groups.checkpoints import Checkpoint
-from mirror.kafka.cluster import NAMES, ClusterAdmin, chunks
+from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 
 log = logging.getLogger(__name__)
@@ -78,10 +78,7 @@ class Withdrawal:
 
     def _ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of the topics, or GONE, as far as this round and the last one have found the same."""
-        now: dict[str, str] = {}
-        for some in chunks(topics, NAMES):
-            found, refused = self._target.ids_now(some)
-            now |= found
-            now |= {name: GONE for name, error in refused.items() if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART}
+        now, refused = self._target.ids_now(topics)
+        now |= {name: GONE for name, error in refused.items() if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART}
         before, self._before = self._before, now
         return {name: each for name, each in now.items() if before.get(name) == each}

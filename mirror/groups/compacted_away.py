@@ -16,7 +16,7 @@ from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied
-from mirror.target.timestamps import CLEANUP
+from mirror.target.timestamps import may_be_compacted
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class CompactedAway:
     def _is_compacted(self, topic: str) -> bool:
         """True also if that can't be seen."""
         configs, _ = self._target.topic_configs([topic], own=False)
-        return "compact" in configs.get(topic, {}).get(CLEANUP, "compact")
+        return may_be_compacted(configs.get(topic, {}))
 
     def _with_records(self, remote: Partition, entries: Sequence[int]) -> set[int]:
         """The indexes of the entries that have records, or behind which there are records that have to be counted."""

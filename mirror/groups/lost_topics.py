@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from mirror.errors import ClusterAway, Malformed, Unavailable, Unsupported, WireError
+from mirror.errors import ClusterAway, Malformed, Unsupported, WireError
 from mirror.kafka.cluster import NAMES, chunks
 from mirror.kafka.credentials import properties_of
 from mirror.settings import Cluster
@@ -30,8 +30,6 @@ def lost_topics(cluster: Cluster, ids: Collection[str]) -> set[str]:
         return set()
     try:
         return asyncio.run(_lost(cluster, ids))
-    except Unavailable as error:
-        raise ClusterAway(cluster.alias, f"topics can't be looked for by their ids: {error}") from error
     except Unsupported as error:
         said = {"cluster": cluster.alias, "reason": str(error)}
         log.debug("topics can't be looked for by their ids", extra=said)

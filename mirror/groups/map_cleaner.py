@@ -19,7 +19,7 @@ from mirror.groups.lost_topics import lost_topics
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.groups.remote_names import RemoteNames
-from mirror.kafka.cluster import NAMES, ClusterAdmin, chunks
+from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.renewed import Outage
 from mirror.logs import OnChange
 from mirror.model import Partition
@@ -130,12 +130,8 @@ class MapCleaning:
 
         A topic that mirror may not see counts as the one of the entries.
         """
-        ids: dict[str, str] = {}
-        hidden: set[str] = set()
-        for some in chunks(remotes, NAMES):
-            found, refused = self._target.ids_now(some)
-            ids |= found
-            hidden |= {name for name, error in refused.items() if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART}
+        ids, refused = self._target.ids_now(remotes)
+        hidden = {name for name, error in refused.items() if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART}
         names = {copied: self._names.known(copied.topic) for copied in self._reader.maps}
         return {each for each, name in names.items() if name and name not in hidden and ids.get(name) != each.remote_id}
 

@@ -20,7 +20,7 @@ class PartitionMap:
         self._downstream = array("q")
         self._upstream = array("q")
         self._values: list[bytes] = []
-        self._begins = array("q")  # the downstream offsets at which a pass begins, but for the first pass
+        self._begins: set[int] = set()  # the downstream offsets at which a pass begins, but for the first pass
         self._newest: Entry | None = None  # what was added last, so that it need not be decoded
 
     def __len__(self) -> int:
@@ -48,10 +48,7 @@ class PartitionMap:
         self._newest = entry
         for index in (at, at + 1):
             if 0 < index < len(self) and _is_another_pass(self[index - 1], self[index]):
-                begin = self._downstream[index]
-                place = bisect_left(self._begins, begin)
-                if self._begins[place : place + 1].tolist() != [begin]:
-                    self._begins.insert(place, begin)
+                self._begins.add(self._downstream[index])
 
     def remove(self, downstream: int) -> None:
         """Remove the entry at this downstream offset, if there is one."""

@@ -30,7 +30,7 @@ from mirror.model import MapEnd, Partition, Position
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied
 from mirror.target.position_reader import PositionReader
-from mirror.target.timestamps import CLEANUP
+from mirror.target.timestamps import may_be_compacted
 from mirror.topic_transform import transform_of
 
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
@@ -98,7 +98,7 @@ class Translator:
         starts = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.earliest()))
         ends = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.latest()))
         configs, _ = self._target.topic_configs({remote.topic for remote in remotes.values()}, own=False)
-        kept = {name for name, config in configs.items() if "compact" not in config.get(CLEANUP, "compact")}
+        kept = {name for name, config in configs.items() if not may_be_compacted(config)}
         # If the source is lost, each topic counts as the one that was copied: a lost source gets no new topics.
         self._source_ids = {}
         with suppress(ClusterAway):

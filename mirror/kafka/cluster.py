@@ -160,13 +160,16 @@ class ClusterAdmin:
         return {name: entry.value for name, entry in self._answer(future).items() if entry.value is not None}
 
     def ids_now(self, names: Iterable[str]) -> tuple[dict[str, str], Refusals]:
-        """The ids of a few topics, as any broker knows them, and the errors of the other topics, which may be gone.
+        """The ids of some topics, as any broker knows them, and the errors of the other topics, which may be gone.
 
         Unlike `topic_ids` it does not refresh the metadata of all topics first, so it may be called each second.
         """
+        found: dict[str, str] = {}
         refused: Refusals = {}
-        futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT)
-        return {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}, refused
+        for some in chunks(names, NAMES):
+            futures = self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT)
+            found |= {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}
+        return found, refused
 
     def topic_configs(self, names: Iterable[str], own: bool = True) -> tuple[dict[str, dict[str, str]], Refusals]:
         """The configuration of each topic, and the errors of topics whose configuration we may not read.

@@ -86,6 +86,11 @@ class TimestampCheck:
             log.error("remote topic replaces timestamps, its partitions are not copied", extra=where)
 
 
+def may_be_compacted(config: Mapping[str, str]) -> bool:
+    """True if compaction removes records of a topic with this configuration, or if that can't be seen."""
+    return "compact" in config.get(CLEANUP, "compact")
+
+
 def due(wanted: Collection[str], kept: Sequence[str], max_topics: int = AT_ONCE) -> list[str]:
     """The topics to ask for now: all that are new or replaced timestamps, then others in turn, `max_topics` in all."""
     news = sorted(set(wanted).difference(kept))

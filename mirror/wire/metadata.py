@@ -91,11 +91,7 @@ def metadata_by_id(ids: Collection[bytes]) -> Request[Mapping[bytes, int]]:
 
 
 def _errors_by_id(answer: Cursor) -> Mapping[bytes, int]:
-    answer.throttle()
-    answer.array(read_endpoint, 11)
-    answer.string(), answer.int32()  # cluster id, controller
-    topics = answer.array(_topic, 8)
-    answer.tags()
+    _, topics = _read(answer)
     return {topic.id: topic.error for _, topic in topics}
 
 
@@ -106,16 +102,22 @@ def _write_topic(writer: Writer, name: str) -> None:
 
 
 def _described(answer: Cursor) -> Described:
+    brokers, topics = _read(answer)
+    return Described(brokers, dict(topics))
+
+
+def _read(answer: Cursor) -> tuple[dict[int, Address], list[tuple[str, DescribedTopic]]]:
+    """The brokers and the topics of an answer. A topic that was asked for by its id may have no name."""
     answer.throttle()
     brokers = dict(answer.array(read_endpoint, 11))
     if len(brokers) > BROKERS_MAX:
         raise Malformed(f"the cluster has {len(brokers)} brokers")
     answer.string(), answer.int32()  # cluster id, controller
-    topics = dict(answer.array(_topic, 8))
+    topics = answer.array(_topic, 8)
     if answer.version <= _IDS:
         answer.int32()
     answer.tags()
-    return Described(brokers, topics)
+    return brokers, topics
 
 
 def read_endpoint(answer: Cursor) -> tuple[int, Address]:
