@@ -76,7 +76,7 @@ class HttpModel(Section):
     """Where the service's HTTP server listens, and who may ask it."""
 
     host: Annotated[Text, allowed("an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
-    """The address on which the service listens for HTTP."""
+    """The address on which the service listens for HTTP. `"::"` is all addresses of IPv6 and of IPv4."""
     port: Annotated[int, whole_number(0, 65535, " (0 picks a free one)")] = 9464
     """The port of the status page, `/status`, `/metrics`, `/livez` and `/readyz`."""
     tls_certificate: Annotated[Text | None, allowed("the path of a PEM file, or null")] = None

@@ -22,6 +22,7 @@ from mirror.web.guard import Connections, Guard
 log = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
+ALL = "::"  # the host for all addresses, of IPv6 and IPv4; where there is no IPv6, of IPv4 alone
 
 Health = Callable[[], list[str]]  # the problems; empty if there are none
 
@@ -83,10 +84,19 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64  # connections that wait to be accepted
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], guard: Guard) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        host, port = address
+        if host == ALL and not socket.has_dualstack_ipv6():
+            host = "0.0.0.0"
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._guard = guard
         self._connections = Connections()
-        super().__init__(address, handler)
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        """Bind the socket; to IPv4's addresses, too, if it takes all."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     def get_request(self) -> tuple[socket.socket, object]:
         """The next connection."""

@@ -17,7 +17,7 @@ from mirror.errors import SetupError
 from mirror.service_settings import Http
 from mirror.web import guard
 from mirror.web.guard import Connections, Guard
-from mirror.web.server import Answer, WebServer, health
+from mirror.web.server import ALL, Answer, WebServer, health
 from tests.harness.certificates import Certificate, self_signed
 from tests.harness.waiting import until
 
@@ -69,6 +69,35 @@ def test_only_who_knows_the_password_gets_an_answer() -> None:
             status, body = client.get("/readyz", *who)
             assert status == 503 and "orders" not in body, "a probe needs no password, and gets no reason"
         assert client.get("/readyz", USER, PASSWORD) == (503, "orders-0 blocked: a reason\n")
+    finally:
+        server.stop()
+
+
+def families_that_answer(server: WebServer) -> list[str]:
+    found = []
+    for host in ("127.0.0.1", "::1"):
+        connection = http.client.HTTPConnection(host, server.port, timeout=20)
+        with suppress(ConnectionRefusedError):
+            connection.request("GET", "/metrics")
+            assert connection.getresponse().status == 200
+            found.append(host)
+        connection.close()
+    return found
+
+
+def test_all_addresses_are_those_of_ipv4_too() -> None:
+    server = serve(Http(ALL, 0))
+    try:
+        assert families_that_answer(server) == ["127.0.0.1", *["::1"] * socket.has_dualstack_ipv6()]
+    finally:
+        server.stop()
+
+
+def test_without_ipv6_all_addresses_are_ipv4s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    server = serve(Http(ALL, 0))
+    try:
+        assert families_that_answer(server) == ["127.0.0.1"]
     finally:
         server.stop()
 
