@@ -31,7 +31,8 @@ from tests.harness.waiting import until
 RECORDS = 5_000
 BILL = "/usr/share/doc/mirror/sbom.cdx.json"
 # One of each kind that the bill has to name: of PyPI, of Debian, a jar of Spark's.
-NAMED = {"pyspark", "confluent-kafka", "opentelemetry-exporter-otlp-proto-http", "tini", "spark-core_2.13"}
+EXTRAS = {"opentelemetry-exporter-otlp-proto-http", "aws-msk-iam-sasl-signer-python"}
+NAMED = {"pyspark", "confluent-kafka", "tini", "spark-core_2.13"} | EXTRAS
 FILE = "/etc/mirror/mirror.yaml"
 # The last one of the users has no name in the image, such as one that OpenShift makes up.
 USERS = ("10001:10001", "123456:0")

@@ -12,7 +12,6 @@ import time
 import zipfile
 from email.message import Message
 from email.parser import Parser
-from importlib.metadata import requires
 from pathlib import Path
 
 import dist
@@ -21,7 +20,7 @@ import yaml
 
 import mirror
 from mirror.spark.shipping import package
-from tests.unit.test_pins import needed, pinned, project
+from tests.unit.test_pins import pinned, project
 
 ROOT = Path(__file__).parents[2]
 ONLY_IN_THE_SDIST = ("CHANGELOG.md", "config.example.yaml")
@@ -151,23 +150,17 @@ def test_the_wheel_starts_the_command(wheel: Path, metadata: Message) -> None:
         assert archive.read(name).decode().split() == ["[console_scripts]", "mirror=mirror.cli:main"]
 
 
-def with_what_they_need(names: list[str]) -> set[str]:
-    """These packages and all that they need, as they are installed here."""
-    found: set[str] = set()
-    while names:
-        name = names.pop()
-        if name not in found:
-            found.add(name)
-            names += needed(requires(name) or [])
-    return found
-
-
-def test_the_notice_names_every_package_that_runs(metadata: Message) -> None:
-    """The image has the extra otlp, but not msk-iam."""
+def test_the_notice_names_every_package_that_runs() -> None:
+    """They are in the image, which has the extras otlp and msk-iam."""
     named = set(re.findall(r"^  ([a-z][\w-]+)  ", (ROOT / "NOTICE").read_text(), re.MULTILINE))
-    asked = [each.partition(";") for each in metadata.get_all("Requires-Dist", [])]
-    extra = needed([text for text, _, condition in asked if re.fullmatch(r"\s*extra == .msk-iam.", condition)])
-    assert extra and named == pinned("requirements.txt").keys() | with_what_they_need([*extra])
+    assert named == pinned("requirements.txt").keys()
+
+
+def test_the_wheel_names_the_versions_of_python_for_which_make_looks(metadata: Message) -> None:
+    (sought,) = re.findall(r"^PYTHONS = python3 (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    of_python = "Programming Language :: Python :: "
+    named = {each.removeprefix(of_python) for each in metadata.get_all("Classifier", []) if each.startswith(of_python)}
+    assert named - {"3", "3 :: Only"} == {each.removeprefix("python") for each in sought.split()}
 
 
 def test_pre_commit_runs_what_make_lint_runs() -> None:

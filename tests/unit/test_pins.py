@@ -41,7 +41,7 @@ def project() -> dict[str, list[str]]:
 
     return {
         "the wheel": listed("dependencies"),
-        "requirements.txt": [*listed("dependencies"), *listed("otlp")],
+        "requirements.txt": [*listed("dependencies"), *listed("otlp"), *listed("msk-iam")],
         "requirements-build.txt": listed("requires"),
         "requirements-sbom.txt": ["cyclonedx-bom"],
     }
