@@ -85,7 +85,7 @@ docs: $(VENV)/ready ## the documentation as a site, in build/site, and its commi
 	@$(VENV)/bin/python docs/reference.py
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
 
-dist: $(VENV)/ready ## sdist and wheel of the last commit, in dist: the same bytes wherever and whenever they are made
+dist: $(VENV)/ready ## sdist and wheel of the last commit, in dist: the same bytes on every machine whose Python has the same zlib
 	@rm -rf dist
 	@$(VENV)/bin/python deploy/release/dist.py dist
 

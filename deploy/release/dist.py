@@ -1,4 +1,4 @@
-"""Makes a release's two archives, the sdist and the wheel: the same bytes wherever and whenever that is done.
+"""Makes a release's two archives, the sdist and the wheel: the same bytes at any time, wherever zlib is the same.
 
     python deploy/release/dist.py FOLDER [COMMIT]
 
