@@ -28,10 +28,10 @@ applicationTolerations:
 spark.app.name: mirror
 spark.kubernetes.authenticate.driver.serviceAccountName: {{ include "mirror.serviceAccountName" . }}
 spark.kubernetes.driver.podTemplateContainerName: mirror # the operator watches this container alone
-{{- with dig "requests" "cpu" "" .Values.resources }}
+{{- with include "mirror.at" (list .Values.resources "requests" "cpu") }}
 spark.kubernetes.driver.request.cores: {{ . | quote }}
 {{- end }}
-{{- with dig "limits" "cpu" "" .Values.resources }}
+{{- with include "mirror.at" (list .Values.resources "limits" "cpu") }}
 spark.kubernetes.driver.limit.cores: {{ . | quote }}
 {{- end }}
 spark.driver.memory: {{ .Values.sparkApplication.driver.memory }}

@@ -20,17 +20,32 @@ app.kubernetes.io/name: {{ include "mirror.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "mirror.labels" -}}
+{{- define "mirror.chartLabels" -}}
 {{ include "mirror.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{- /* The labels of an object: a list of the root, and of mappings of more labels. The chart's own always win. */}}
+{{- define "mirror.labels" -}}
+{{- $root := first . }}{{- $labels := include "mirror.chartLabels" $root | fromYaml }}
+{{- range rest . }}{{- $labels = merge $labels (deepCopy .) }}{{- end }}
+{{- toYaml (merge $labels (deepCopy $root.Values.commonLabels)) }}
+{{- end }}
+
 {{- define "mirror.metadata" -}}
 name: {{ include "mirror.fullname" . }}
 namespace: {{ .Release.Namespace }}
-labels: {{- include "mirror.labels" . | nindent 2 }}
+labels: {{- include "mirror.labels" (list .) | nindent 2 }}
+{{- end }}
+
+{{- /* What a mapping has at some keys, one below the other, as text: a list of the mapping and the keys. Empty if it is
+not there, or null. */}}
+{{- define "mirror.at" -}}
+{{- $found := first . }}
+{{- range rest . }}{{- $found = ternary (get (ternary $found dict (kindIs "map" $found)) .) "" (kindIs "map" $found) }}{{- end }}
+{{- if not (kindIs "invalid" $found) }}{{ $found }}{{ end }}
 {{- end }}
 
 {{- define "mirror.serviceAccountName" -}}
@@ -51,7 +66,7 @@ labels: {{- include "mirror.labels" . | nindent 2 }}
 
 {{- /* The cores of spark.master: the CPUs that are requested, at least 1. */}}
 {{- define "mirror.cores" -}}
-{{- $cpu := dig "requests" "cpu" "1" .Values.resources | toString }}
+{{- $cpu := include "mirror.at" (list .Values.resources "requests" "cpu") | default "1" }}
 {{- if hasSuffix "m" $cpu }}
 {{- max 1 (div (trimSuffix "m" $cpu | int) 1000) }}
 {{- else }}
@@ -62,7 +77,6 @@ labels: {{- include "mirror.labels" . | nindent 2 }}
 {{- /* What the chart sets: the first of the configuration's files, so that the user's wins. */}}
 {{- define "mirror.base" -}}
 http:
-  port: {{ .Values.httpPort }}
   {{- if .Values.http.tlsSecret }}
   tls_certificate: /etc/mirror-http/tls/tls.crt
   tls_key: /etc/mirror-http/tls/tls.key
@@ -91,6 +105,36 @@ spark:
 {{- end }}
 {{- end }}
 
+{{- /* Where the probes and the Service ask: the last of the files, so that this wins, over a ConfigMap of the user's, too.
+"::" also takes IPv4. */}}
+{{- define "mirror.address" -}}
+http:
+  host: {{ include "mirror.at" (list .Values.config "http" "host") | default "::" | quote }}
+  port: {{ .Values.httpPort }}
+{{- end }}
+
+{{- /* What of a configuration takes effect at a start only, a line for each value: a list of a value, its section and its
+path, and of the keys that a running service follows, by section. */}}
+{{- define "mirror.atStart" -}}
+{{- $value := index . 0 }}{{- $section := index . 1 }}{{- $path := index . 2 }}{{- $followed := index . 3 }}
+{{- if kindIs "map" $value }}
+{{- range $key, $each := $value }}
+{{- if not (has $key (index $followed $section | default list)) }}
+{{- $inner := trimPrefix "." (printf "%s.%s" $section $key) }}
+{{- if eq $inner "flow_defaults" }}{{- $inner = "flows[]" }}{{- end }}
+{{- if eq $section "flows[].topic_settings" }}{{- $inner = "flows[].topic_settings.<topic>" }}{{- end }}
+{{- include "mirror.atStart" (list $each $inner (printf "%s/%s" $path $key) $followed) }}
+{{- end }}
+{{- end }}
+{{- else if and (kindIs "slice" $value) (eq $section "flows") }}
+{{- range $number, $each := $value }}
+{{- include "mirror.atStart" (list $each "flows[]" (printf "%s/%d" $path $number) $followed) }}
+{{- end }}
+{{- else }}
+{{ $path }}: {{ toJson $value }}
+{{- end }}
+{{- end }}
+
 {{- /* What Spark's driver is told of the executors; for mode cluster and for mode sparkApplication. */}}
 {{- define "mirror.executorConf" -}}
 spark.executor.instances: {{ .Values.executor.instances | quote }}
@@ -105,6 +149,8 @@ spark.kubernetes.container.image.pullSecrets: {{ include "mirror.pullSecrets" . 
 # Failures of months add up, and Spark would end the driver after a few. Each failure is retried.
 spark.executor.maxNumFailures: "1000000"
 spark.kubernetes.executor.podTemplateContainerName: executor
+# The one to which a cloud gives a role, for a token provider. It has no token of Kubernetes.
+spark.kubernetes.authenticate.executor.serviceAccountName: {{ include "mirror.serviceAccountName" . }}
 {{- end }}
 
 {{- define "mirror.pullSecrets" -}}
@@ -147,27 +193,27 @@ spark.kubernetes.executor.podTemplateContainerName: executor
 {{- end }}
 {{- end }}
 
-{{- /* /livez and /readyz need no password. */}}
+{{- /* A probe, unless it is null: a list of the root, its name, its path and its defaults. No path needs a password. */}}
 {{- define "mirror.probe" -}}
-{{- $root := index . 0 -}}
-httpGet: {path: {{ index . 1 }}, port: http{{ if $root.Values.http.tlsSecret }}, scheme: HTTPS{{ end }}}
+{{- $root := index . 0 }}{{- $name := index . 1 }}{{- $given := get $root.Values $name }}
+{{- if kindIs "map" $given }}
+{{ $name }}:
+  httpGet: {path: {{ index . 2 }}, port: http{{ if $root.Values.http.tlsSecret }}, scheme: HTTPS{{ end }}}
+  {{- with merge (dict) $given (index . 3) }}{{ toYaml . | nindent 2 }}{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* The pod template of executors. Spark adds the image, the command, the environment and the resources. */}}
 {{- define "mirror.executor" -}}
 metadata:
   labels:
-    {{- include "mirror.labels" . | nindent 4 }}
-    app.kubernetes.io/component: executor
-    {{- with .Values.executor.podLabels }}{{ toYaml . | nindent 4 }}{{- end }}
+    {{- include "mirror.labels" (list . (dict "app.kubernetes.io/component" "executor") .Values.executor.podLabels) | nindent 4 }}
   {{- with .Values.executor.podAnnotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
   automountServiceAccountToken: false # only the driver talks to Kubernetes
-  {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
-  {{- end }}
+  {{- include "mirror.everywhere" . | nindent 2 }}
   {{- with .Values.executor.nodeSelector }}
   nodeSelector: {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -177,7 +223,6 @@ spec:
   {{- with .Values.executor.affinity }}
   affinity: {{- toYaml . | nindent 4 }}
   {{- end }}
-  securityContext: {{- toYaml .Values.podSecurityContext | nindent 4 }}
   containers:
     - name: executor
       image: {{ include "mirror.image" . }}
@@ -185,14 +230,21 @@ spec:
       # The operator has driver and executors deleted at the same time. The executors wait while the driver drains.
       lifecycle: {preStop: {exec: {command: [sleep, {{ .Values.terminationGracePeriodSeconds | quote }}]}}}
       {{- end }}
-      securityContext: {{- toYaml .Values.securityContext | nindent 8 }}
+      {{- with .Values.env }}
+      env: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- include "mirror.envFrom" . | nindent 6 }}
+      {{- include "mirror.containerSecurity" . | nindent 6 }}
       volumeMounts:
-        - {name: tmp, mountPath: /tmp}
-        {{- include "mirror.certificateMounts" . | nindent 8 }}
+        {{- include "mirror.commonMounts" . | nindent 8 }}
   volumes:
-    - name: tmp
-      emptyDir: {sizeLimit: {{ .Values.tmpSize }}}
-    {{- include "mirror.certificateVolumes" . | nindent 4 }}
+    {{- include "mirror.commonVolumes" . | nindent 4 }}
+{{- end }}
+
+{{- define "mirror.containerSecurity" -}}
+{{- with .Values.securityContext }}
+securityContext: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /* The environment that the configuration's ${env:...} is read from. */}}
@@ -207,6 +259,10 @@ env:
   {{- end }}
   {{- with .Values.env }}{{ toYaml . | nindent 2 }}{{- end }}
 {{- end }}
+{{- include "mirror.envFrom" . }}
+{{- end }}
+
+{{- define "mirror.envFrom" -}}
 {{- if or .Values.existingSecret .Values.envFrom }}
 envFrom:
   {{- with .Values.existingSecret }}
@@ -219,6 +275,10 @@ envFrom:
 {{- define "mirror.arguments" -}}
 - run
 {{ include "mirror.files" . }}
+{{- with .Values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{ include "mirror.lastFile" . }}
 {{- if .Values.standby.enabled }}
 - --standby
 - --standby-after={{ .Values.standby.after }}
@@ -232,15 +292,34 @@ envFrom:
 - /etc/mirror/config/{{ ternary .Values.existingConfigMapKey "mirror.yaml" (ne .Values.existingConfigMap "") }}
 {{- end }}
 
-{{- define "mirror.mounts" -}}
-- {name: chart, mountPath: /etc/mirror/chart, readOnly: true}
-- {name: config, mountPath: /etc/mirror/config, readOnly: true}
+{{- define "mirror.lastFile" -}}
+- -c
+- /etc/mirror/chart/address.yaml
+{{- end }}
+
+{{- /* What executors have, too. */}}
+{{- define "mirror.commonMounts" -}}
 - {name: tmp, mountPath: /tmp}
 {{- include "mirror.certificateMounts" . }}
-{{- include "mirror.httpMounts" . }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{- define "mirror.commonVolumes" -}}
+- name: tmp
+  emptyDir: {sizeLimit: {{ .Values.tmpSize }}}
+{{- include "mirror.certificateVolumes" . }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "mirror.mounts" -}}
+- {name: chart, mountPath: /etc/mirror/chart, readOnly: true}
+- {name: config, mountPath: /etc/mirror/config, readOnly: true}
+{{ include "mirror.commonMounts" . }}
+{{- include "mirror.httpMounts" . }}
 {{- end }}
 
 {{- define "mirror.volumes" -}}
@@ -248,13 +327,8 @@ envFrom:
   configMap: {name: {{ include "mirror.fullname" . }}-chart}
 - name: config
   configMap: {name: {{ default (include "mirror.fullname" .) .Values.existingConfigMap }}}
-- name: tmp
-  emptyDir: {sizeLimit: {{ .Values.tmpSize }}}
-{{- include "mirror.certificateVolumes" . }}
+{{ include "mirror.commonVolumes" . }}
 {{- include "mirror.httpVolumes" . }}
-{{- with .Values.extraVolumes }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
 {{- define "mirror.podPullSecrets" -}}
@@ -263,11 +337,28 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{- /* What all pods have. */}}
+{{- define "mirror.everywhere" -}}
+{{- with .Values.podSecurityContext }}
+securityContext: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- range list "priorityClassName" "schedulerName" "runtimeClassName" "dnsPolicy" }}
+{{- $name := . }}
+{{- with get $.Values $name }}
+{{ $name }}: {{ . }}
+{{- end }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- /* Where the pod may run, and as what; for the service and for the test. */}}
 {{- define "mirror.placement" -}}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
+{{ include "mirror.everywhere" . }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -277,7 +368,20 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- with .Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- end }}
+
+{{- /* Of the service's pod. The user's win. */}}
+{{- define "mirror.podAnnotations" -}}
+{{- $own := dict "checksum/chart" (print (include "mirror.base" .) (include "mirror.address" .) (include "mirror.executor" .) | sha256sum) }}
+{{- if not .Values.existingConfigMap }}
+{{- $config := include "mirror.atStart" (list .Values.config "" "" (.Files.Get "files/followed.yaml" | fromYaml)) }}
+{{- $_ := set $own "checksum/config" (ternary (toYaml .Values.config) $config .Values.restartOnConfigChange | sha256sum) }}
+{{- end }}
+{{- if .Values.metrics.scrapeAnnotations }}
+{{- $asked := dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .Values.httpPort) "prometheus.io/path" "/metrics" }}
+{{- $own = merge $own $asked (ternary (dict "prometheus.io/scheme" "https") dict (ne .Values.http.tlsSecret "")) }}
+{{- end }}
+{{- toYaml (merge (deepCopy .Values.podAnnotations) $own) }}
 {{- end }}
 
 {{- /* The service's pod. With mode sparkApplication it is Spark's template for its driver, and Spark adds the
@@ -285,23 +389,9 @@ arguments, the resources and the secrets for the image. */}}
 {{- define "mirror.pod" -}}
 metadata:
   labels:
-    {{- include "mirror.labels" . | nindent 4 }}
-    app.kubernetes.io/component: service
-    {{- with .Values.podLabels }}{{ toYaml . | nindent 4 }}{{- end }}
+    {{- include "mirror.labels" (list . (dict "app.kubernetes.io/component" "service") .Values.podLabels) | nindent 4 }}
   annotations:
-    checksum/chart: {{ print (include "mirror.base" .) (include "mirror.executor" .) | sha256sum }}
-    {{- if and .Values.restartOnConfigChange (not .Values.existingConfigMap) }}
-    checksum/config: {{ toYaml .Values.config | sha256sum }}
-    {{- end }}
-    {{- if .Values.metrics.scrapeAnnotations }}
-    prometheus.io/scrape: "true"
-    prometheus.io/port: {{ .Values.httpPort | quote }}
-    prometheus.io/path: /metrics
-    {{- if .Values.http.tlsSecret }}
-    prometheus.io/scheme: https
-    {{- end }}
-    {{- end }}
-    {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{- end }}
+    {{- include "mirror.podAnnotations" . | nindent 4 }}
 spec:
   serviceAccountName: {{ include "mirror.serviceAccountName" . }}
   automountServiceAccountToken: {{ ne .Values.mode "local" }}
@@ -340,20 +430,17 @@ spec:
       {{- include "mirror.environment" . | nindent 6 }}
       ports:
         - {name: http, containerPort: {{ .Values.httpPort }}}
-      securityContext: {{- toYaml .Values.securityContext | nindent 8 }}
-      {{- if ne .Values.mode "sparkApplication" }}
+      {{- include "mirror.containerSecurity" . | nindent 6 }}
+      {{- with .Values.lifecycle }}
+      lifecycle: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if and .Values.resources (ne .Values.mode "sparkApplication") }}
       resources: {{- toYaml .Values.resources | nindent 8 }}
       {{- end }}
-      startupProbe:
-        {{- include "mirror.probe" (list . "/livez") | nindent 8 }}
-        {{- $failures := ternary 150 30 (eq .Values.mode "sparkApplication") }}
-        {{- toYaml (merge (dict) .Values.startupProbe (dict "failureThreshold" $failures)) | nindent 8 }}
-      livenessProbe:
-        {{- include "mirror.probe" (list . "/livez") | nindent 8 }}
-        {{- toYaml .Values.livenessProbe | nindent 8 }}
-      readinessProbe:
-        {{- include "mirror.probe" (list . "/readyz") | nindent 8 }}
-        {{- toYaml .Values.readinessProbe | nindent 8 }}
+      {{- $failures := dict "failureThreshold" (ternary 150 30 (eq .Values.mode "sparkApplication")) }}
+      {{- include "mirror.probe" (list . "startupProbe" "/livez" $failures) | nindent 6 }}
+      {{- include "mirror.probe" (list . "livenessProbe" "/livez" dict) | nindent 6 }}
+      {{- include "mirror.probe" (list . "readinessProbe" "/readyz" dict) | nindent 6 }}
       volumeMounts:
         {{- include "mirror.mounts" . | nindent 8 }}
     {{- with .Values.extraContainers }}{{ toYaml . | nindent 4 }}{{- end }}
@@ -372,8 +459,15 @@ spec:
 {{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled }}
 {{- fail "metrics: serviceMonitor and podMonitor would each scrape the same pod; enable one of them" }}
 {{- end }}
-{{- if ne (dig "http" "port" .Values.httpPort .Values.config | int) (int .Values.httpPort) }}
+{{- if ne (include "mirror.at" (list .Values.config "http" "port") | default (toString .Values.httpPort) | int) (int .Values.httpPort) }}
 {{- fail "config.http.port: set httpPort instead, which the probes and the Service use too" }}
+{{- end }}
+{{- $host := include "mirror.at" (list .Values.config "http" "host") }}
+{{- if regexMatch `^(localhost|127\..*|\[?::1\]?)$` $host }}
+{{- fail (printf "config.http.host: at %s neither the probes nor the Service reach the pod; leave it out, and see networkPolicy.metricsFrom" $host) }}
+{{- end }}
+{{- if and (ne .Values.mode "local") .Values.rbac.create (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.name: name the account that gets the role; without it, that would be the account of every pod in the namespace that names none. Or set rbac.create: false" }}
 {{- end }}
 {{- if and (eq .Values.workload "Job") .Values.extraContainers }}
 {{- fail "extraContainers: with workload Job a container that runs on would keep mirror from being started again; use extraInitContainers with restartPolicy: Always (Kubernetes 1.29)" }}
@@ -388,14 +482,18 @@ spec:
 {{- if .Values.standby.enabled }}
 {{- fail "standby: an application has one driver; use another mode" }}
 {{- end }}
-{{- if dig "spark" "master" "" .Values.config }}
+{{- if include "mirror.at" (list .Values.config "spark" "master") }}
 {{- fail "config.spark.master: with mode sparkApplication the operator sets the master; remove it" }}
 {{- end }}
 {{- end }}
-{{- $drain := dig "drain_timeout" "10s" .Values.config | toString }}
-{{- $unit := get (dict "ms" 0.001 "" 1 "s" 1 "m" 60 "h" 3600) (regexFind "[a-z]*$" $drain) }}
-{{- $seconds := mulf (regexFind "^[0-9.]+" $drain | float64) (default 0 $unit) }}
-{{- if le (float64 .Values.terminationGracePeriodSeconds) $seconds }}
-{{- fail (printf "terminationGracePeriodSeconds: must be longer than config.drain_timeout (%s), or the pod is killed while its transactions are open" $drain) }}
+{{- $drain := include "mirror.at" (list .Values.config "drain_timeout") | default "10s" }}
+{{- if not (contains "${" $drain) }}
+{{- if not (regexMatch "^[0-9]{1,15}([.][0-9]{1,9})? ?(ms|s|m|h)?$" $drain) }}
+{{- fail (printf "config.drain_timeout: must be a duration such as 10s, and is %s" $drain) }}
+{{- end }}
+{{- $unit := get (dict "ms" 0.001 "" 1.0 "s" 1.0 "m" 60.0 "h" 3600.0) (regexFind "[a-z]*$" $drain) }}
+{{- if lt (float64 .Values.terminationGracePeriodSeconds) (addf 10 (mulf (regexFind "^[0-9.]+" $drain | float64) $unit)) }}
+{{- fail (printf "terminationGracePeriodSeconds: must be at least 10 s longer than config.drain_timeout (%s), which Spark needs to end, or the pod is killed before" $drain) }}
+{{- end }}
 {{- end }}
 {{- end }}

@@ -201,16 +201,16 @@ def test_pods_pass_the_restricted_profile_and_write_to_tmp_alone(values: Path) -
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        ours = [each for each in spec["containers"] if each["name"] in ("mirror", "check", "executor")]
-        assert len(ours) == 1
-        for container in ours:
+        everything = [*spec.get("initContainers", []), *spec["containers"]]
+        for container in everything:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
-            }
-            writable = {each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")}
-            assert writable - {"/more"} == {"/tmp"}
+            }, container["name"]
+        (ours,) = [each for each in everything if each["name"] in ("mirror", "check", "executor")]
+        writable = {each["mountPath"] for each in ours["volumeMounts"] if not each.get("readOnly")}
+        assert writable - {"/more"} == {"/tmp"}
         assert all({"configMap", "secret", "emptyDir"} & each.keys() for each in spec["volumes"])
 
 
@@ -218,7 +218,7 @@ def test_pods_pass_the_restricted_profile_and_write_to_tmp_alone(values: Path) -
 def test_mirror_reads_the_configuration_as_the_pod_would(
     values: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PRIMARY_PASSWORD", "POD_IP", "POD_NAME"):
+    for name in ("PRIMARY_PASSWORD", "CLIENT_SECRET", "POD_IP", "POD_NAME"):
         monkeypatch.setenv(name, "10.0.0.1")
     given = yaml.safe_load(values.read_text())
     asked = given.get("existingConfigMap") or "rel-mirror"
@@ -226,11 +226,11 @@ def test_mirror_reads_the_configuration_as_the_pod_would(
     mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
     volumes = {each["name"]: each.get("configMap", {}).get("name") for each in service_pod(values)["spec"]["volumes"]}
     paths = [Path(each) for each in arguments(values) if each.startswith("/")]
-    assert [volumes[mounted[str(path.parent)]] for path in paths] == ["rel-mirror-chart", asked]
+    assert [volumes[mounted[str(path.parent)]] for path in paths] == ["rel-mirror-chart", asked, "rel-mirror-chart"]
     local = [tmp_path / path.name for path in paths]
     for path in local:
         source = files(values)
-        if path.name != "chart.yaml":  # with a ConfigMap of one's own, any configuration will do
+        if path.name not in source:  # with a ConfigMap of one's own, any configuration will do
             source = one("ConfigMap", JOB if given.get("existingConfigMap") else values, name="rel-mirror")["data"]
         text = source.get(path.name) or source["mirror.yaml"]
         path.write_text(text.replace("/etc/mirror-http/login", str(tmp_path)))
@@ -243,11 +243,11 @@ def test_mirror_reads_the_configuration_as_the_pod_would(
         ("password", str(tmp_path / "password")) if http.get("loginSecret") else (None, None)
     )
     (port,) = container["ports"]
-    assert settings.http.port == port["containerPort"]
+    assert (settings.http.host, settings.http.port) == ("::", port["containerPort"])
     assert settings.log.format == "json"
-    on_kubernetes = values in (CLUSTER, APPLICATION)
+    on_kubernetes = given.get("mode", "local") != "local"
     assert settings.spark.master == ("k8s://https://kubernetes.default.svc" if on_kubernetes else "local[2]")
-    assert service_pod(values)["spec"]["terminationGracePeriodSeconds"] > settings.drain_timeout + SPARK_ENDS
+    assert service_pod(values)["spec"]["terminationGracePeriodSeconds"] >= settings.drain_timeout + SPARK_ENDS
 
 
 @pytest.mark.parametrize(
@@ -362,8 +362,8 @@ def test_a_changed_application_is_another_one() -> None:
         return found
 
     assert name("image.tag=other") != name() and name("httpPort=9000") != name()
-    assert name("config.flows[0].compression=zstd") == name()
-    assert name("restartOnConfigChange=true") != name("restartOnConfigChange=true", "config.flows[0].compression=zstd")
+    assert name("config.flows[0].topics[0]=other") == name()
+    assert name("restartOnConfigChange=true") != name("restartOnConfigChange=true", "config.flows[0].topics[0]=other")
 
 
 def test_a_budget_of_an_application_needs_no_owner_that_kubernetes_knows() -> None:
@@ -376,13 +376,6 @@ def test_what_the_chart_sets_takes_a_restart(setting: str) -> None:
     assert service_pod(LOCAL, setting) != service_pod(LOCAL)
 
 
-def test_a_changed_configuration_takes_a_restart_only_by_choice() -> None:
-    change = "config.flows[0].compression=zstd"
-    assert service_pod(LOCAL, change) == service_pod(LOCAL)
-    restarting = "restartOnConfigChange=true"
-    assert service_pod(LOCAL, change, restarting) != service_pod(LOCAL, restarting)
-
-
 @pytest.mark.parametrize("values", [CLUSTER, APPLICATION])
 def test_executors_have_what_the_service_has_but_no_token(values: Path) -> None:
     conf, executor, service = spark_conf(values), executor_pod(values), service_pod(values)
@@ -390,6 +383,8 @@ def test_executors_have_what_the_service_has_but_no_token(values: Path) -> None:
     assert conf["spark.kubernetes.executor.podTemplateContainerName"] == executor["spec"]["containers"][0]["name"]
     assert executor["spec"]["automountServiceAccountToken"] is False
     assert service["spec"]["automountServiceAccountToken"] is True
+    account = conf["spark.kubernetes.authenticate.executor.serviceAccountName"]
+    assert account == service["spec"]["serviceAccountName"] == "rel-mirror"
     mounted = [
         [each for each in pod["spec"]["containers"][0]["volumeMounts"] if each["name"].startswith("certificates")]
         for pod in (executor, service)
@@ -430,9 +425,9 @@ def test_only_a_cluster_reaches_kubernetes() -> None:
         egress = [each["spec"]["egress"] for each in policies(values)]
         return [{port["port"] for rule in rules for port in rule.get("ports", [])} for rules in egress]
 
-    assert ports(LOCAL) == [{53, 9092, 9093, 9094}]
+    assert ports(LOCAL) == [{53, 5353, 9092, 9093, 9094}]
     for values in (CLUSTER, APPLICATION):
-        assert ports(values) == [{53, 9092, 9093, 9094}, {443, 6443}]
+        assert ports(values) == [{53, 5353, 9092, 9093, 9094}, {443, 6443}]
     assert [each["kind"] for each in rendered(LOCAL) if each["kind"].startswith("Role")] == []
     assert service_pod(LOCAL)["spec"]["automountServiceAccountToken"] is False
 
@@ -497,10 +492,20 @@ def test_probes_and_monitors_reach_a_port_with_tls_and_a_password(values: Path) 
         ("image.digest=abc", "/image/digest"),
         ("existingConfigMap=mine", "only one of the two"),
         ("config.http.port=9000", "set httpPort instead"),
-        ("config.drain_timeout=30s", "must be longer than config.drain_timeout (30s)"),
-        ("config.drain_timeout=1m", "must be longer than config.drain_timeout (1m)"),
-        ("config.drain_timeout=30", "must be longer than config.drain_timeout (30)"),
-        ("terminationGracePeriodSeconds=10", "must be longer than config.drain_timeout (10s)"),
+        ("config.drain_timeout=21s", "at least 10 s longer than config.drain_timeout (21s)"),
+        ("config.drain_timeout=1m", "at least 10 s longer than config.drain_timeout (1m)"),
+        ("config.drain_timeout=21", "at least 10 s longer than config.drain_timeout (21)"),
+        ("config.drain_timeout=1m30s", "must be a duration such as 10s, and is 1m30s"),
+        ("config.drain_timeout=1d", "must be a duration"),
+        ("terminationGracePeriodSeconds=19", "at least 10 s longer than config.drain_timeout (10s)"),
+        ("config.http.host=localhost", "neither the probes nor the Service reach the pod"),
+        ("config.http.host=127.0.0.5", "neither the probes nor the Service reach the pod"),
+        ("config.http.host=::1", "neither the probes nor the Service reach the pod"),
+        ("mode=cluster,serviceAccount.create=false", "serviceAccount.name: name the account"),
+        ("livenessProbe.periodSecond=3", "periodSecond"),
+        ("resources.limit.memory=3Gi", "limit"),
+        ("securityContext.runAsNonroot=true", "runAsNonroot"),
+        ("podSecurityContext.fsgroup=1", "fsgroup"),
         ("metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true", "enable one of them"),
         ("config=null", "clusters and flows are missing"),
         ("standby.enabled=true,workload=Job", "use workload Deployment"),
@@ -517,7 +522,7 @@ def test_a_mistake_is_told(settings: str, said: str) -> None:
     assert done.returncode != 0 and said in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("timeout", ["29s", "500ms", "0s"])
+@pytest.mark.parametrize("timeout", ["20s", "0.25 m", "500ms", "0s", "0", r"${env:DRAIN}"])
 def test_a_drain_that_ends_in_time_is_no_mistake(timeout: str) -> None:
     assert rendered(LOCAL, f"config.drain_timeout={timeout}")
 
@@ -528,9 +533,32 @@ def test_the_chart_is_of_this_version() -> None:
     assert chart["kubeVersion"] == f">={OLDEST}.0-0"
 
 
+KUBERNETES = {
+    "resources": "ResourceRequirements",
+    "podSecurityContext": "PodSecurityContext",
+    "securityContext": "SecurityContext",
+    "lifecycle": "Lifecycle",
+    "dnsConfig": "PodDNSConfig",
+}  # values that have all keys of an object of Kubernetes
+
+
+def test_values_that_are_kubernetes_own_have_the_keys_that_kubernetes_has() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    folder, _ = definitions(NEWEST)
+    theirs = json.loads((folder / "_definitions.json").read_text())["$defs"]
+
+    def known(name: str) -> set[str]:
+        return set(theirs[f"io.k8s.api.core.v1.{name}"]["properties"])
+
+    for value, name in KUBERNETES.items():
+        assert schema["properties"][value]["properties"].keys() == known(name), value
+    handlers = {"exec", "grpc", "httpGet", "tcpSocket"}  # the chart's
+    assert schema["$defs"]["probe"]["properties"].keys() == known("Probe") - handlers
+
+
 def test_every_value_is_in_the_schema() -> None:
     def keys(values: Any, schema: Any, at: str) -> Iterator[str]:
-        if schema.get("additionalProperties") is False:
+        if schema.get("additionalProperties") is False and at[1:] not in KUBERNETES:
             assert values.keys() - {"global"} == schema["properties"].keys() - {"global"}, at
             for key, value in values.items():
                 yield f"{at}.{key}"
