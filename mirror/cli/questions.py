@@ -17,8 +17,17 @@ from mirror.spark import security
 @CONFIG
 @FLOW
 @click.option("--acls", is_flag=True, help="Print kafka-acls.sh commands that allow what mirror needs, and no more.")
+@click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(["run", "operate", "adopt", "hand-back"]),
+    default="run",
+    show_default=True,
+    help="With --acls, what to allow: a service, a person who runs status, pause and resume, or a service and one of "
+    "these commands.",
+)
 @AS_JSON
-def check(paths: tuple[Path, ...], flow: str | None, acls: bool, as_json: bool) -> None:
+def check(paths: tuple[Path, ...], flow: str | None, acls: bool, purpose: str, as_json: bool) -> None:
     """Ask both clusters whether a run would work: connections, versions, permissions, limits. Changes nothing.
 
     With --acls it tests nothing. It asks the source for its topics and groups, and prints what to allow on
@@ -29,11 +38,14 @@ def check(paths: tuple[Path, ...], flow: str | None, acls: bool, as_json: bool) 
     Example: mirror check -c mirror.yaml
     """
     from mirror.commands.check import command as verb  # noqa: PLC0415
-    from mirror.commands.check import permissions  # noqa: PLC0415
+    from mirror.commands.check import permissions, purposes  # noqa: PLC0415
 
+    if purpose != purposes.Purpose.RUN and not acls:
+        raise click.UsageError("--for says what --acls prints; add --acls")
     settings = load_quietly(paths)
     if acls:
-        needed = [(each, permissions.asked(each)) for each in chosen_flows(settings, flow)]
+        what = purposes.Purpose(purpose)
+        needed = [(each, purposes.asked_for(each, what)) for each in chosen_flows(settings, flow)]
         answer(
             as_json,
             lambda: {"commands": [line for _, some in needed for need in some for line in permissions.commands(need)]},

@@ -17,8 +17,8 @@ SIZE_MAX = 2**20  # bytes of a file
 # A file with more certificates is a system's bundle of authorities. Some of those have always expired, and nobody uses
 # them.
 CERTIFICATES_MAX = 20
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
-_SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18  # ASN.1 tags
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18  # ASN.1 tags
 
 
 def expiries(cluster: Cluster) -> dict[str, float]:
@@ -30,13 +30,13 @@ def expiries(cluster: Cluster) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for properties in (cluster.properties, cluster.consumer, cluster.producer):
         for name, kind in FILES.items():
-            found.setdefault(kind, []).extend(_of_text(_content(properties.get(name))))
+            found.setdefault(kind, []).extend(_of_text(content(properties.get(name))))
         for name, kind in TEXTS.items():
             found.setdefault(kind, []).extend(_of_text(properties.get(name, "")))
     return {kind: min(times) for kind, times in found.items() if times}
 
 
-def _content(path: str | None) -> str:
+def content(path: str | None) -> str:
     """The text of a file; "" if it can't be read, is a directory, or is too large for a certificate."""
     if not path:
         return ""
@@ -51,7 +51,7 @@ def _content(path: str | None) -> str:
 
 
 def _of_text(text: str) -> Iterable[float]:
-    blocks = _PEM.findall(text)
+    blocks = PEM.findall(text)
     if len(blocks) > CERTIFICATES_MAX:
         return []
     return [at for block in blocks if (at := not_after(block)) is not None]
@@ -64,24 +64,31 @@ def not_after(pem: str) -> float | None:
     serial number, the algorithm and the issuer.
     """
     try:
-        certificate = next(_elements(ssl.PEM_cert_to_DER_cert(pem)))
-        fields = _elements(next(_elements(_inside(certificate, _SEQUENCE)))[1])
-        first = next(fields)
-        for _ in range(3 if first[0] == _VERSION else 2):
-            next(fields)
-        _, last = _elements(_inside(next(fields), _SEQUENCE))
+        _, last = elements(inside(fields(pem)[2], SEQUENCE))
         return _moment(*last)
-    except (ValueError, IndexError, StopIteration):
+    except (ValueError, IndexError):
         return None
 
 
-def _inside(element: tuple[int, bytes], tag: int) -> bytes:
+def fields(pem: str) -> list[tuple[int, bytes]]:
+    """The fields of a certificate after the serial number: algorithm, issuer, validity, subject and others.
+
+    Raises ValueError or IndexError if it can't be decoded.
+    """
+    (certificate,) = elements(ssl.PEM_cert_to_DER_cert(pem))
+    to_be_signed, *_ = elements(inside(certificate, SEQUENCE))
+    signed = list(elements(inside(to_be_signed, SEQUENCE)))
+    return signed[2 if signed[0][0] == _VERSION else 1 :]
+
+
+def inside(element: tuple[int, bytes], tag: int) -> bytes:
+    """The content of an element. Raises ValueError if it has another tag."""
     if element[0] != tag:
         raise ValueError("another element was expected")
     return element[1]
 
 
-def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+def elements(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The elements of a DER sequence: tag and content. Raises ValueError or IndexError if the data is cut off."""
     at = 0
     while at < len(data):

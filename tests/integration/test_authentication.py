@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from mirror.commands.check import permissions
+from mirror.commands.check import permissions, purposes
 from mirror.commands.check.flow_checks import FlowChecks
 from mirror.commands.check.inspection import Inspector
 from mirror.commands.verify.record_reader import RecordReader
@@ -25,7 +26,7 @@ from mirror.demo.brokers import start_together
 from mirror.settings import Flow
 from tests.harness import acls, configuration, oracle, topics
 from tests.harness.certificates import self_signed
-from tests.harness.command import answer
+from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.secured import LIMITED, PASSWORD, USER, SecuredCluster, secured_cluster
@@ -35,6 +36,7 @@ from tests.harness.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
+OPERATE = purposes.Purpose.OPERATE
 NEW_PASSWORD = "xq7-Hunter-changed"
 CODE = Path(__file__).parents[1] / "transforms"
 Both = tuple[SecuredCluster, SecuredCluster]
@@ -274,10 +276,44 @@ def test_the_printed_acls_are_enough_and_each_that_lacks_is_named(both: Both, pr
     pair.assert_settled(topic)
 
 
+def test_a_person_needs_no_more_than_is_printed_for_operating(both: Both, prefix: str, tmp_path: Path) -> None:
+    source, target = both
+    pair = Pair(source.bootstrap, target.bootstrap, f"o{prefix[-7:-1]}", prefix)
+    topic = pair.topic("t")
+    pair.produce(topic, Made(None, b"one"))
+    settings = pair.settings()
+    for alias, cluster in ((pair.alias, source), ("backup", target)):
+        settings["clusters"][alias] = cluster.with_sasl("PLAIN")
+    with contextlib.ExitStack() as stack, Service(settings, tmp_path) as service:
+        (flow,) = load(service.file).flows
+        pair.await_same(topic)
+        for alias in settings["clusters"]:
+            settings["clusters"][alias]["sasl.username"] = LIMITED
+        theirs = tmp_path / "theirs.yaml"
+        theirs.write_text(yaml.safe_dump(settings))
+        order = ("pause", "-c", theirs, "--topic", topic)
+        assert mirror("status", "-c", theirs).returncode == 1, "it is allowed nothing yet"
+        where = {pair.alias: source.bootstrap, "backup": target.bootstrap}
+        needed = [(each.cluster.alias, acl) for each in purposes.asked_for(flow, OPERATE) for acl in acls_of(each)]
+        kept = {each: grant(stack, where, *each) for each in dict.fromkeys(needed)}
+        until("it is paused", lambda: mirror(*order).returncode == 0)
+        assert answer("status", "-c", theirs)["flows"][0]["state"] == "running"
+        resumed = mirror("resume", "-c", theirs, "--topic", topic)
+        assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+        kept["backup", acl_of(needed, ResourceType.TOPIC, flow.control_topic, AclOperation.WRITE)].close()
+        until("it may not write", lambda: "uthorization failed" in mirror(*order).stderr)
+        assert answer("status", "-c", theirs)["flows"][0]["state"] == "running"
+        assert service.terminate() == 0, service.tail()
+
+
 def is_reported(one: tuple[str, acls.Granted], kept: Kept) -> bool:
-    """True if Kafka reports it when this ACL is missing. It does not if another ACL allows the same."""
+    """True if Kafka reports it when this ACL is missing. It does not if another ACL allows the same.
+
+    test_secured.py has what is said without those for the control topics of other flows.
+    """
     _, acl = one
     hidden = acl.resource is ResourceType.TRANSACTIONAL_ID or acl.operations == (AclOperation.CREATE,)
+    hidden = hidden or acl.name == permissions.CONTROL_TOPICS
     return not hidden and not is_implied(one, kept)
 
 

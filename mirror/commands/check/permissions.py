@@ -10,6 +10,7 @@ from enum import StrEnum
 from mirror.groups.flow_back import FlowBack
 from mirror.groups.source_groups import taking_part
 from mirror.kafka.cluster import ClusterAdmin, chunks
+from mirror.kafka.subjects import own_subject
 from mirror.settings import Cluster, Flow
 from mirror.template import HEARTBEATS
 from mirror.topics.selected import selected
@@ -58,6 +59,8 @@ def needs(flow: Flow, remotes: Mapping[str, str], groups: Collection[str], group
     """
     yield from _to_copy(flow, remotes)
     yield from _configurations(flow, remotes)
+    why = "to find cycles that other configurations make"
+    yield Need(flow.source, Kind.TOPIC, (CONTROL_TOPICS,), READ_SOURCE, why, prefixed=True, required=False)
     yield from beside(flow, groups, group_back)
 
 
@@ -158,7 +161,7 @@ def _named(flow: Flow, remotes: Mapping[str, str]) -> tuple[tuple[str, ...], boo
 
 def commands(need: Need) -> Iterator[str]:
     """The commands that allow it; NAME stands for mirror's user if the configuration does not name it."""
-    who = f"User:{need.cluster.properties.get('sasl.username', 'NAME')}"
+    who = f"User:{need.cluster.properties.get('sasl.username') or own_subject(need.cluster) or 'NAME'}"
     servers = need.cluster.properties["bootstrap.servers"]
     start = ["kafka-acls.sh", "--bootstrap-server", servers, "--add", "--allow-principal", who]
     for operation in words(need.operations).split(", "):

@@ -11,7 +11,7 @@ import pytest
 
 from mirror.commands.check.beside_checks import beside_checks, finding
 from mirror.commands.check.inspection import Description
-from mirror.commands.check.permissions import CONTROL_TOPICS, Kind, Need, commands, needs, script, words
+from mirror.commands.check.permissions import CONTROL_TOPICS, Kind, Need, beside, commands, needs, script, words
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
 from tests.unit.test_naming import flow
 
@@ -103,7 +103,7 @@ def test_with_active_active_the_source_tells_of_the_flow_back(syncs: bool) -> No
 )
 def test_each_topic_with_the_beginning_has_to_be_allowed(topics: dict[str, set[str]], outcome: str, said: str) -> None:
     """Create is not asked for, because the flow back creates these topics."""
-    (need,) = (n for n in needs(replace(settings(False), active_active=True), {}, []) if n.names == (CONTROL_TOPICS,))
+    (need,) = (n for n in beside(replace(settings(False), active_active=True), [], "") if n.names == (CONTROL_TOPICS,))
     cluster: Any = SimpleNamespace(
         partitions=lambda: dict.fromkeys(topics, 1), topic_operations=lambda names: {n: topics[n] for n in names}
     )
