@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import tarfile
+from base64 import b64decode
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -451,6 +452,8 @@ def test_alerts_and_dashboard_are_those_of_the_repository(tmp_path: Path) -> Non
         for name, source in {"alerts.yaml": ALERTS, "dashboard.json": DASHBOARD}.items():
             member = packed.extractfile(f"mirror/files/{name}")
             assert member is not None and member.read() == source.read_bytes()
+        packed_names = packed.getnames()
+    assert "mirror/README.md" in packed_names and not [each for each in packed_names if "/ci/" in each]
     shown = one("ConfigMap", ALL, name="rel-mirror-dashboard")
     assert shown["data"]["mirror.json"] == DASHBOARD.read_text()
     text = ALERTS.read_text().replace("https://mirror.example", "https://pages.example/mirror")
@@ -531,6 +534,8 @@ def test_the_chart_is_of_this_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
     assert chart["kubeVersion"] == f">={OLDEST}.0-0"
+    icon = b64decode(chart["icon"].removeprefix("data:image/svg+xml;base64,"))
+    assert icon == (ROOT / "mirror" / "web" / "page" / "icon.svg").read_bytes().strip()
 
 
 KUBERNETES = {
