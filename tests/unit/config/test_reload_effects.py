@@ -14,9 +14,9 @@ from mirror.config.flow_model import FlowDefaultsModel
 from mirror.config.load import checked
 from mirror.config.model import RootModel
 from mirror.config.reload import Configuration
-from mirror.config.reload_effects import EFFECTS, Blend, Effect, blend
+from mirror.config.reload_blend import Blend, blend
+from mirror.config.reload_effects import EFFECTS, Effect
 from mirror.control.task_settings import TaskSettings
-from mirror.errors import ConfigError
 from mirror.settings import TopicSettings
 
 BASE = """\
@@ -110,16 +110,39 @@ def test_a_name_of_the_group_that_is_the_default_one_is_no_change(tmp_path: Path
     assert not found.applied and not found.waiting
 
 
-def test_changes_that_need_each_other_are_not_taken_in_part(tmp_path: Path) -> None:
-    """Both files are valid: the one has no common name, the other one aliases in the names. The blend is a loop."""
+def test_a_flow_whose_new_keys_need_each_other_keeps_the_old_ones(tmp_path: Path) -> None:
+    """Both files are valid: the one has no common name, the other one aliases in the names. The blend is a loop.
+
+    What is not about these flows changes.
+    """
     apart = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
     apart += "  - {source: b, target: a, topics: [bills], replication_policy: identity}\n"
+    apart += "  - {source: a, target: c, topics: [x]}\n"
     named = BASE.replace("topics: [orders]", "topics: ['.*']") + "  - {source: b, target: a, topics: ['.*']}\n"
-    with pytest.raises(ConfigError) as raised:
-        blended(tmp_path, named, apart)
-    (problem,) = raised.value.problems
-    assert problem.startswith("a->b: replication_policy, b->a: replication_policy can't change while the service runs")
-    assert "records would go round for ever" in problem and problem.endswith("start the service again")
+    named += "  - {source: a, target: c, topics: [y]}\nlog: {level: debug}\n"
+    found = blended(tmp_path, named, apart)
+    assert found.applied == ("log.level", "a->c: topics")
+    assert [each.split(" (all of the flow's keys wait")[0] for each in found.waiting] == [
+        "b->a: topics, replication_policy",
+        "a->b: topics, replication_policy",
+    ]
+    assert all("records would go round for ever" in each for each in found.waiting)
+    assert found.root.flows[:2] == root(tmp_path, apart).flows[:2]
+
+
+def test_flows_are_not_in_conflict_with_one_that_waits(tmp_path: Path) -> None:
+    """They swap their topics, and a key of the one waits. So the other one can't have its topics either."""
+    before = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
+    before += "  - {source: c, target: b, topics: [bills], replication_policy: identity}\n"
+    after = before.replace("orders", "x").replace("bills", "orders").replace("x", "bills")
+    assert blended(tmp_path, after, before).applied == ("a->b: topics", "c->b: topics")
+    grouped = after.replace("[orders],", "[orders], groups: {sync: true}, exactly_once: true,")
+    base = before.replace("[bills],", "[bills], exactly_once: false,")
+    found = blended(tmp_path, grouped, base)
+    assert not found.applied and found.root == root(tmp_path, base)
+    needs, other = found.waiting
+    assert needs.startswith("c->b: topics, groups.sync, exactly_once (all of the flow's keys wait")
+    assert other.startswith("a->b: topics (all of the flow's keys wait") and "writes to bills of the same" in other
 
 
 def test_the_mark_waits_for_the_next_start(tmp_path: Path) -> None:
@@ -129,11 +152,11 @@ def test_the_mark_waits_for_the_next_start(tmp_path: Path) -> None:
     marked = apart.replace("identity", "identity, active_active: true")
     found = blended(tmp_path, marked, apart)
     assert (found.applied, found.waiting) == ((), ("a->b: active_active", "b->a: active_active"))
-    with pytest.raises(ConfigError) as raised:
-        blended(tmp_path, marked.replace("[bills]", "[orders]"), apart)
-    (problem,) = raised.value.problems
-    assert problem.startswith("a->b: active_active, b->a: active_active can't change while the service runs")
-    assert "records would go round for ever" in problem and problem.endswith("start the service again")
+    found = blended(tmp_path, marked.replace("[bills]", "[orders]"), apart)
+    assert not found.applied and found.root == root(tmp_path, apart)
+    waiting, held = found.waiting
+    assert waiting == "a->b: active_active" and held.startswith("b->a: topics, active_active (all of the flow's keys ")
+    assert "records would go round for ever" in held
 
 
 def with_entries(entries: str, topics: str = "orders, bills") -> str:
@@ -184,20 +207,46 @@ def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_st
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "topics", "waiting"),
     [
-        BASE.replace("topics: [orders]", "topics: [orders, bills], transform: shop.f"),
-        with_entries("bills: {transform: shop.f}"),
-        with_entries("orders: {transform: shop.f, on_data_loss: skip}", topics="orders"),
+        pytest.param(
+            BASE.replace("topics: [orders]", "topics: [orders, bills], transform: shop.f"),
+            "topics", ["a->b: transform"], id="of the flow",
+        ),
+        pytest.param(
+            with_entries("bills: {transform: shop.f, on_data_loss: skip}").replace("orders,", "orders, cash,"),
+            "topics, topic_settings.bills.on_data_loss, topic_settings.bills.transform", [], id="of a topic that comes",
+        ),
+        pytest.param(
+            with_entries("orders: {transform: shop.f}, bills: {transform: shop.f}").replace("orders,", "orders, cash,"),
+            "topics, topic_settings.bills.transform", ["a->b: topic_settings.orders.transform"], id="of two",
+        ),
     ],
-)
-def test_nothing_changes_beside_a_transform_that_can_not(tmp_path: Path, changed: str) -> None:
-    """If other keys changed alone, a topic could be copied as it is whose records the transform is to mask."""
-    for before, after in ((BASE, changed), (changed, BASE)):
-        with pytest.raises(
-            ConfigError, match=r"transform.* can't change while the service runs, and a transform may be"
-        ):
-            blended(tmp_path, after, before)
+)  # fmt: skip
+def test_topics_come_only_with_their_transform(tmp_path: Path, changed: str, topics: str, waiting: list[str]) -> None:
+    """Otherwise a topic could be copied as it is whose records the transform is to mask. All else changes."""
+    found = blended(tmp_path, changed.replace("source: a,", "source: a, throttle: 1MB,") + "log: {level: debug}\n")
+    assert found.applied == ("log.level", "a->b: throttle")
+    *others, held = found.waiting
+    assert others == waiting
+    assert held == f"a->b: {topics} (waits with the transform, which may be meant for the same topics)"
+    assert [(flow.topics, flow.topic_settings) for flow in found.root.flows] == [(["orders"], {})]
+
+
+def test_topics_do_not_go_without_their_transform(tmp_path: Path) -> None:
+    """Tasks keep it. If such a topic came back without it, it would be copied with it."""
+    before = with_entries("bills: {transform: shop.f}")
+    found = blended(tmp_path, BASE + "log: {level: debug}\n", before)
+    assert found.applied == ("log.level",) and found.root.flows == root(tmp_path, before).flows
+    assert found.waiting[0] == "a->b: topic_settings.bills.transform" and found.waiting[1].startswith("a->b: topics (")
+
+
+def test_other_topics_come_beside_the_transform_of_a_topic_that_stays(tmp_path: Path) -> None:
+    changed = with_entries("orders: {transform: shop.f, on_data_loss: skip}")
+    found = blended(tmp_path, changed)
+    assert found.applied == ("a->b: topics", "a->b: topic_settings.orders.on_data_loss")
+    assert found.waiting == ("a->b: topic_settings.orders.transform",)
+    assert found.root.flows[0].topics == ["orders", "bills"]
 
 
 @pytest.mark.parametrize("own", ["", ", transform: shop.f", ", topic_settings: {bills: {transform: shop.f}}"])

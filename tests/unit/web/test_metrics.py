@@ -87,10 +87,12 @@ def test_a_reload_that_fails_is_told_until_one_succeeds() -> None:
     began = configuration.view.succeeded_at
     successful, succeeded = (f"mirror_config_last_reload_success{end}" for end in ("ful", "_timestamp_seconds"))
     assert samples(metrics, successful) == {(): 1} and time.time() - began < 60
+    assert samples(metrics, "mirror_config_restart_needed") == {(): 0}
     configuration.failed("a.yaml:1: no")
     assert samples(metrics, successful) == {(): 0} and samples(metrics, succeeded) == {(): began}
     configuration.reloaded(("http.port",))
     assert samples(metrics, successful) == {(): 1} and samples(metrics, succeeded)[()] > began
+    assert samples(metrics, "mirror_config_restart_needed") == {(): 1}
 
 
 def test_prometheus_buckets_are_cumulative() -> None:
