@@ -50,6 +50,7 @@ class OwnFlow:
     active_active: bool = False  # it carries the mark
     not_from_end: Collection[str] = ()  # source topics of which it would copy records that are there now
     resumed: Collection[str] = ()  # those of them that go on at a position, whatever `start` says
+    sync_configs: bool = False  # it is to keep topic configurations in step
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
     def __post_init__(self) -> None:
@@ -95,7 +96,7 @@ def conflict(ours: OwnFlow, other: OtherFlow) -> str:
 
 def _cycle(ours: OwnFlow, statement: Statement) -> str:
     """Why records would come back; "" if none would. If both flows carry the mark, only `old_copies` can."""
-    back = _comes_back(ours, statement)
+    back = comes_back(ours, statement)
     if not back:
         return ""
     said = f"{min(back)} of {ours.source} comes from {ours.target}"
@@ -104,7 +105,7 @@ def _cycle(ours: OwnFlow, statement: Statement) -> str:
     return "" if ours.active_active else f"records would be copied in a cycle: {said}"
 
 
-def _comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
+def comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
     """The topics that we copy, and that the other flow brings from our target."""
     if not ours.clusters:
         return set()

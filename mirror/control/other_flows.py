@@ -28,6 +28,7 @@ from mirror.control.conflicts import (
 )
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
+from mirror.control.kept_configs import configs_from, keeper, kept_note
 from mirror.control.plan import Lineage, Plan
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
@@ -51,6 +52,7 @@ class OthersView:
     lineage: Lineage
     doubts: tuple[Note, ...]  # what cannot be determined, and why
     old_copies: tuple[Note, ...] = ()  # records that would come back, because they lack the mark's header
+    configs_kept_by: OtherFlow | None = None  # the flow that keeps ours from touching topic configurations
 
     @property
     def refusals(self) -> list[Note]:
@@ -67,7 +69,8 @@ class OthersView:
         silent = [
             warning(self.ours, conflicting) for conflicting in self.conflicting_flows if not conflicting.other.alive
         ]
-        return [*silent, *self.doubts]
+        kept = [kept_note(self.ours, self.configs_kept_by)] if self.configs_kept_by else []
+        return [*silent, *self.doubts, *kept]
 
 
 class OtherFlows:
@@ -105,7 +108,12 @@ class OtherFlows:
         doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} do not report their ids", UNCHECKED)]
         doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
         return OthersView(
-            ours, tuple(conflicting_flows), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours))
+            ours,
+            tuple(conflicting_flows),
+            replace(lineage(ours, others), configs_from=configs_from(ours, others)),
+            tuple(doubts),
+            tuple(self._old_copies(ours)),
+            keeper(ours, others),
         )
 
     def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str], plan: Plan | None) -> OwnFlow:
@@ -118,9 +126,16 @@ class OtherFlows:
         }
         late = {name for name in remotes if _starts(flow, name, plan) == "latest"}
         not_from_end = resumed | (remotes.keys() - late)
-        siblings, active_active = self._siblings, flow.active_active
         return OwnFlow(
-            flow.source.alias, flow.target.alias, clusters, remotes, siblings, active_active, not_from_end, resumed
+            flow.source.alias,
+            flow.target.alias,
+            clusters,
+            remotes,
+            self._siblings,
+            flow.active_active,
+            not_from_end,
+            resumed,
+            flow.sync_topic_configs,
         )
 
     def reconfigure(self, flow: Flow) -> None:
@@ -198,6 +213,12 @@ class ConflictGuard:
         """Follow a changed configuration."""
         self._flow = flow
         self._others.reconfigure(flow)
+
+    @property
+    def configs_kept_by(self) -> str:
+        """The name of the flow that keeps ours from touching topic configurations; "" if none does."""
+        other = self._view.configs_kept_by if self._view else None
+        return other.name if other else ""
 
     def permit(self, remotes: Mapping[str, str]) -> None:
         """Look at the other flows. Raises Conflict if one is in the way, and what FlowLeader.stop_own_tasks raises."""

@@ -221,6 +221,7 @@ class FlowRunner(threading.Thread):
         """Publish the plan that follows from `topics` and `slots`, and keep the query running for it."""
         self._log_changes(topics)
         lineage = self._conflict_guard.agree(topics)
+        self._sidelines.leave_configs_to(self._conflict_guard.configs_kept_by)
         load, remote_ids = self._load(), self._monitor.remote_ids
         plan = self._flow_leader.publish(topics, slots, load, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired

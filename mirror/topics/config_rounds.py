@@ -29,6 +29,7 @@ class ConfigRound(RoundResult):
     topics: tuple[TopicConfig, ...]  # all that were compared, in this round or before
     altered: tuple[TopicConfig, ...]  # in this round
     changes: int  # keys altered since the service started
+    kept_by: str = ""  # the flow that keeps the configurations in step in place of this one; "" if none does
 
 
 class ConfigRounds(LeaderRounds[ConfigRound]):
@@ -44,6 +45,7 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
         returned.
         """
         super().__init__("configurations", flow, tell)
+        self.kept_by = ""  # the flow that keeps them in step, so that this one must not; any thread may set it
         self._topics = topics
         # What follows is used by the thread alone.
         self._found: dict[str, TopicConfig] = {}
@@ -66,13 +68,14 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
         compared: set[tuple[Topic, bool]] = set()
         due = 0.0
         while not stopping.is_set():
-            trusted = self._topics()
+            kept_by, trusted = self.kept_by, self._topics()
             # A topic is compared once more when its first record was copied: it may have been left out before.
             keys = {name: (topic, name in trusted.unproven) for name, topic in trusted.topics.items()}
             whole = time.monotonic() >= due
             wanted = [name for name, key in keys.items() if whole or key not in compared]
-            if not keys:
-                self._keep_nothing()
+            if kept_by or not keys:
+                self._keep_nothing(kept_by)
+                compared, due = set(), 0.0
             elif wanted and self._round(sync, wanted, trusted, stopping):
                 compared = set(keys.values())
                 if whole:
@@ -123,12 +126,11 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
 
         self._thread.tell(publish)
 
-    def _keep_nothing(self) -> None:
+    def _keep_nothing(self, kept_by: str) -> None:
         """Tell that there is nothing to compare, so that nothing gets older."""
         self._found = {}
-        self._thread.tell(
-            lambda: self._publish(replace(self._last(), at=time.time(), topics=(), altered=(), problem=""))
-        )
+        nothing = ConfigRound(time.time(), (), (), self._changes, kept_by)
+        self._thread.tell(lambda: self._publish(replace(nothing, has_ended=bool(kept_by) or self._last().has_ended)))
 
     def _log_altered(self, each: TopicConfig) -> None:
         """Log what was altered. One that has no effect is logged once."""

@@ -14,6 +14,7 @@ from mirror.errors import FlowError
 from mirror.groups import group_rounds
 from mirror.groups.group_rounds import GroupRounds
 from mirror.model import Topic
+from mirror.status.config_overview import configs_view
 from mirror.topics import acl_rounds, config_rounds
 from mirror.topics.acl_rounds import AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
@@ -99,6 +100,21 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     found = Told(request.param, sync)
     yield found
     found.await_end()
+
+
+def test_configurations_that_another_flow_keeps_are_left_alone_until_it_does_not(told: Told) -> None:
+    if not isinstance(told.rounds, ConfigRounds):
+        return
+    told.sync.why = ""
+    told.rounds.kept_by = "backup->primary"
+    told.rounds.start()
+    until("it is told", lambda: bool(told.found) and getattr(told.last, "kept_by", "") == "backup->primary")
+    assert isinstance(told.last, ConfigRound)
+    view = configs_view(told.last)
+    assert view.kept_by == "backup->primary" and view.at is not None and not told.sync.rounds
+    told.rounds.kept_by = ""
+    told.await_rounds()
+    until("it is not told any more", lambda: not getattr(told.last, "kept_by", ""))
 
 
 def test_rounds_that_never_succeed_are_as_old_as_the_flow_leader_tries(told: Told) -> None:
