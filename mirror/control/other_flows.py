@@ -17,6 +17,8 @@ from mirror.control.conflicts import (
     OtherFlow,
     OwnFlow,
     conflict,
+    copied_before,
+    copied_before_refusal,
     has_unknown_origin,
     is_relevant,
     lineage,
@@ -51,7 +53,7 @@ class OthersView:
     conflicting_flows: tuple[ConflictingFlow, ...]
     lineage: Lineage
     doubts: tuple[Note, ...]  # what cannot be determined, and why
-    old_copies: tuple[Note, ...] = ()  # records that would come back, because they lack the mark's header
+    old_copies: tuple[Note, ...] = ()  # records that would come back without the mark's header, or be copied again
     configs_kept_by: OtherFlow | None = None  # the flow that keeps ours from touching topic configurations
 
     @property
@@ -112,7 +114,7 @@ class OtherFlows:
             tuple(conflicting_flows),
             replace(lineage(ours, others), configs_from=configs_from(ours, others)),
             tuple(doubts),
-            tuple(self._old_copies(ours)),
+            (*self._old_copies(ours), *self._copied_before(ours)),
             keeper(ours, others),
         )
 
@@ -126,6 +128,7 @@ class OtherFlows:
         }
         late = {name for name in remotes if _starts(flow, name, plan) == "latest"}
         not_from_end = resumed | (remotes.keys() - late)
+        new = set() if flow.append_to_existing else not_from_end - known.keys()
         return OwnFlow(
             flow.source.alias,
             flow.target.alias,
@@ -136,6 +139,7 @@ class OtherFlows:
             not_from_end,
             resumed,
             flow.sync_topic_configs,
+            new,
         )
 
     def reconfigure(self, flow: Flow) -> None:
@@ -161,6 +165,16 @@ class OtherFlows:
             for statement in topic.statements.values():
                 if found := old_copies(ours, statement):
                     yield old_copies_refusal(ours, found, f"{alias}->{self._flow.source.alias}")
+
+    def _copied_before(self, ours: OwnFlow) -> Iterator[Note]:
+        """Of flows to our target that have ended, or are silent. One that lives is in conflict with ours."""
+        for alias, topic in self._target.control_topics.items():
+            plan = topic.statements.get(PLAN_KEY)
+            if plan is None or alias == self._flow.source.alias:
+                continue
+            found = copied_before(ours, plan)
+            if found and (plan.stop or self._target.silence(alias) >= ALIVE):
+                yield copied_before_refusal(ours, found, f"{alias}->{self._flow.target.alias}")
 
     def _with_life(self, other: OtherFlow) -> OtherFlow:
         cluster = self._source if other.at_source else self._target
