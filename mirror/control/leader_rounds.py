@@ -39,19 +39,10 @@ class LeaderRounds(FlowLeaderPart, Generic[Result]):
         """`tell` gets what is known, in another thread, and never after `stop` has returned."""
         super().__init__(name, flow)
         self._tell = tell
-        self._known: Result | None = None  # as last told; None before that, and after a stop
+        self._known: Result | None = None  # as last told; None before that, and once forgotten
 
-    def stop(self) -> None:
-        """Tell the thread to end. The next one begins as if no round had ended."""
-        super().stop()
+    def _forget(self) -> None:
         self._known = None
-
-    def reconfigure(self, flow: Flow) -> None:
-        """Stop, and follow these settings from the next `start` on. What is known stays if rounds are still wanted."""
-        self._flow = flow
-        super().stop()
-        if not self.wanted:
-            self._known = None
 
     def _work(self, stopping: threading.Event) -> None:
         self._thread.tell(self._begin)
