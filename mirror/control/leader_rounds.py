@@ -9,8 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from mirror.backoff import Backoff
 from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.settings import Flow
+
+# Seconds, at most, until a round that has failed is made again; each failure doubles them, up to the interval.
+RETRY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,32 @@ class RoundResult:
     def ended_at(self) -> float | None:
         """When the last round that succeeded has ended; None if none has yet."""
         return self.at if self.has_ended else None
+
+
+class Pace:
+    """When the next round over everything is due: after the interval, or sooner if the last round has failed."""
+
+    def __init__(self, interval: float) -> None:
+        self.is_failing = False  # True from a failed round until one has succeeded
+        self._interval = interval
+        self._backoff = Backoff(min(RETRY, interval), interval)
+        self._due = 0.0  # monotonic
+
+    @property
+    def is_due(self) -> bool:
+        """True if it is time."""
+        return time.monotonic() >= self._due
+
+    def failed(self) -> None:
+        """A round has failed, whatever it was over. It is not the time for another one, either."""
+        self.is_failing = True
+        self._due = time.monotonic() + self._backoff.next()
+
+    def succeeded(self) -> None:
+        """A round over everything has succeeded."""
+        self.is_failing = False
+        self._backoff.reset()
+        self._due = time.monotonic() + self._interval
 
 
 Result = TypeVar("Result", bound=RoundResult)

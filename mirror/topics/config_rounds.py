@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.control.leader_rounds import LeaderRounds, RoundResult
+from mirror.control.leader_rounds import LeaderRounds, Pace, RoundResult
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Topic
@@ -34,7 +34,8 @@ class ConfigRound(RoundResult):
 class ConfigRounds(LeaderRounds[ConfigRound]):
     """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
 
-    A topic that was never compared, or that was deleted and created again, does not wait for the interval.
+    A topic that was never compared, or that was deleted and created again, does not wait for the interval, unless
+    the last round has failed.
     """
 
     def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[ConfigRound], object]) -> None:
@@ -63,20 +64,22 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
     def _make_rounds(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_topic_configs_interval
         sync = ConfigSync(self._flow)
+        pace = Pace(interval)
         compared: set[tuple[Topic, bool]] = set()
-        due = 0.0
         while not stopping.is_set():
             trusted = self._topics()
             # A topic is compared once more when its first record was copied: it may have been left out before.
             keys = {name: (topic, name in trusted.unproven) for name, topic in trusted.topics.items()}
-            whole = time.monotonic() >= due
-            wanted = [name for name, key in keys.items() if whole or key not in compared]
+            whole = pace.is_due
+            wanted = [name for name, key in keys.items() if whole or not (pace.is_failing or key in compared)]
             if not keys:
                 self._keep_nothing()
-            elif wanted and self._round(sync, wanted, trusted, stopping):
+            elif wanted and not self._round(sync, wanted, trusted, stopping):
+                pace.failed()
+            elif wanted:
                 compared = set(keys.values())
                 if whole:
-                    due = time.monotonic() + interval
+                    pace.succeeded()
             stopping.wait(min(LOOK_INTERVAL, interval))
 
     def _round(self, sync: ConfigSync, wanted: Iterable[str], trusted: Trusted, stopping: threading.Event) -> bool:
