@@ -65,8 +65,8 @@ class Canary(FlowLeaderPart):
 
     def _work(self, stopping: threading.Event) -> None:
         interval, due, look = self._flow.canary.interval, 0.0, 0.0  # the last two are monotonic
-        # After an unexpected error, or with other settings, the time goes on. Otherwise such errors or reloads, one after
-        # the other, would look like a canary that has just begun.
+        # After an unexpected error, or with other settings, the time goes on. Otherwise such errors or reloads, one
+        # after the other, would look like a canary that has just begun.
         with closing(_Watch(self._flow, self._known)) as watch:
             while not stopping.is_set():
                 self._thread.tell(partial(self._publish, watch.status))

@@ -185,7 +185,7 @@ class FlowRunner(threading.Thread):
             self._sidelines.start(self._renewal.interval)
 
     def _keep_tasks(self) -> None:
-        """Keep the query that copies by our last plan, also while none can be made. Raises FlowError if it has ended."""
+        """Keep the query that copies by our last plan, also while there is no new one. Raises FlowError if it ended."""
         plan = self._flow_leader.control.plan
         if self.status.leads and plan is not None and not plan.stop:
             self._query.keep()
