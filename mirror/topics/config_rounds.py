@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.control.leader_rounds import LeaderRounds, RoundResult
+from mirror.control.leader_rounds import LeaderRounds, RoundResult, RoundSchedule
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Topic
@@ -35,7 +35,8 @@ class ConfigRound(RoundResult):
 class ConfigRounds(LeaderRounds[ConfigRound]):
     """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
 
-    A topic that was never compared, or that was deleted and created again, does not wait for the interval.
+    A topic that was never compared, or that was deleted and created again, does not wait for the interval, unless
+    the last round has failed.
     """
 
     def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[ConfigRound], object]) -> None:
@@ -65,21 +66,23 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
     def _make_rounds(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_topic_configs_interval
         sync = ConfigSync(self._flow)
+        schedule = RoundSchedule(interval)
         compared: set[tuple[Topic, bool]] = set()
-        due = 0.0
         while not stopping.is_set():
             kept_by, trusted = self.kept_by, self._topics()
             # A topic is compared once more when its first record was copied: it may have been left out before.
             keys = {name: (topic, name in trusted.unproven) for name, topic in trusted.topics.items()}
-            whole = time.monotonic() >= due
-            wanted = [name for name, key in keys.items() if whole or key not in compared]
+            whole = schedule.is_due
+            wanted = [name for name, key in keys.items() if whole or not (schedule.is_failing or key in compared)]
             if kept_by or not keys:
                 self._keep_nothing(kept_by)
-                compared, due = set(), 0.0
-            elif wanted and self._round(sync, wanted, trusted, stopping):
+                compared, schedule = set(), RoundSchedule(interval)
+            elif wanted and not self._round(sync, wanted, trusted, stopping):
+                schedule.failed()
+            elif wanted:
                 compared = set(keys.values())
                 if whole:
-                    due = time.monotonic() + interval
+                    schedule.succeeded()
             stopping.wait(min(LOOK_INTERVAL, interval))
 
     def _round(self, sync: ConfigSync, wanted: Iterable[str], trusted: Trusted, stopping: threading.Event) -> bool:
