@@ -21,6 +21,8 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 _APART = ("clusters", "flows", "flow_defaults", "topic_settings")  # not compared as one value
 _SELECTING = ("topics", "exclude")  # the keys that bring topics into a flow, and take them out of it
+# The keys that say how a topic begins: where its copy is, from where it is copied, and what becomes of its records.
+_BEGINNING = ("group", "replication_policy", "remote_topic", "separator", "start", "active_active", "transform")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ def blend(running: RootModel, written: RootModel, followed: Set[Location] = froz
 
     `followed` are keys whose values come from files that are read again by whoever needs them.
 
-    Two kinds of keys wait although they could change alone. Topics wait for a transform that may be meant for them.
-    And a flow keeps all of its keys if the new ones that can change do not go together with the old ones that can't.
+    Two kinds of keys wait although they could change alone. What lets partitions begin waits for keys that say how, and
+    that can't change now. And a flow keeps all of its keys if the new ones that can change do not go together with the
+    old ones that can't.
     """
     written = _with_same_login(running, written, followed)
-    written, held = _without_topics_of_transforms(running, written)
+    written, held = _without_beginnings(running, written)
     while True:
         root, found = _merged(running, written, followed)
         conflicts = _conflicts(root) if found.applied else {}
@@ -174,35 +177,54 @@ def _clusters(running: RootModel, written: RootModel, followed: Set[Location]) -
             yield from _differing(before.producer, after.producer, f"{said}.producer")
 
 
-def _without_topics_of_transforms(running: RootModel, written: RootModel) -> tuple[RootModel, list[str]]:
-    """`written`, in which flows whose transforms differ keep their topics, and the keys that wait for that reason.
+def _without_beginnings(running: RootModel, written: RootModel) -> tuple[RootModel, list[str]]:
+    """`written`, in which no partition of some flows can begin that does not begin now, and what waits for that reason.
 
-    Tasks have the transforms with which the service was started. With another one, a topic that comes into the flow
-    would be copied without the transform that is meant for it.
+    A flow whose way to begin differs copies as it did until the next start. So a topic that comes into it, or one that
+    may now be appended to, would be copied from elsewhere, to elsewhere, or without the transform that is meant for it.
     """
     before, flows, held = _by_ends(running), list(written.flows), []
     for number, now in enumerate(flows):
         flow = before.get((now.source, now.target))
-        if flow is None or not _needs_transforms(flow, now):
+        if flow is None:
             continue
-        stays = _policy(flow)
-        update: dict[str, Any] = {key: getattr(flow, key) for key in _SELECTING}
-        entries = {topic: entry for topic, entry in now.topic_settings.items() if stays.is_chosen(topic)}
-        kept = now.model_copy(update=update | {"topic_settings": entries})
-        flows[number] = kept
+        stays, update = _policy(flow), dict[str, Any]()
+        if why := _beginning(running, written, flow, now):
+            entries = {topic: entry for topic, entry in now.topic_settings.items() if stays.is_chosen(topic)}
+            update = {"topic_settings": entries, **{key: getattr(flow, key) for key in _SELECTING}}
+        why = why or _start_that_waits(flow, now)
+        if why and now.append_to_existing:
+            update["append_to_existing"] = flow.append_to_existing
+        flows[number] = kept = now.model_copy(update=update)
         if waiting := _differences(kept, now):
-            held.append(f"{_name(flow)}: {waiting} (waits with the transform, which may be meant for the same topics)")
+            held.append(f"{_name(flow)}: {waiting} (waits with {why}, which may be meant for the same topics)")
     return written.model_copy(update={"flows": flows}), held
 
 
-def _needs_transforms(running: FlowModel, written: FlowModel) -> bool:
-    """True if transforms differ of topics that may come into the flow, or go out of it."""
-    before, after = _policy(running), _policy(written)
-    return running.transform != written.transform or any(
-        _entry(running, topic).transform != _entry(written, topic).transform
-        and not (before.is_chosen(topic) and after.is_chosen(topic))
-        for topic in {**running.topic_settings, **written.topic_settings}
-    )
+def _beginning(running: RootModel, written: RootModel, before: FlowModel, now: FlowModel) -> str:
+    """The first key in which two versions of a flow differ that says how a topic begins; "" if there is none."""
+    for alias in (before.source, before.target):
+        if running.clusters[alias].bootstrap_servers != written.clusters[alias].bootstrap_servers:
+            return f"clusters.{alias}.bootstrap.servers"
+    differs = (key for key in _BEGINNING if _value(before, key) != _value(now, key))
+    return next(differs, "") or next(_transforms_that_come_or_go(before, now), "")
+
+
+def _transforms_that_come_or_go(before: FlowModel, now: FlowModel) -> Iterator[str]:
+    """Transforms that differ, of single topics that may come into the flow, or go out of it."""
+    was, will_be = _policy(before), _policy(now)
+    for topic in {**before.topic_settings, **now.topic_settings}:
+        differs = _entry(before, topic).transform != _entry(now, topic).transform
+        if differs and not (was.is_chosen(topic) and will_be.is_chosen(topic)):
+            yield key_path(("topic_settings", topic, "transform"))
+
+
+def _start_that_waits(before: FlowModel, now: FlowModel) -> str:
+    """The start of a single topic that the flow copies already: it could only count once the topic is appended to."""
+    for topic in {**before.topic_settings, **now.topic_settings}:
+        if _entry(before, topic).start != _entry(now, topic).start and _policy(before).is_chosen(topic):
+            return key_path(("topic_settings", topic, "start"))
+    return ""
 
 
 def _without_flows(

@@ -110,24 +110,21 @@ def test_a_name_of_the_group_that_is_the_default_one_is_no_change(tmp_path: Path
     assert not found.applied and not found.waiting
 
 
-def test_a_flow_whose_new_keys_need_each_other_keeps_the_old_ones(tmp_path: Path) -> None:
-    """Both files are valid: the one has no common name, the other one aliases in the names. The blend is a loop.
+def test_a_flow_whose_new_keys_do_not_go_with_what_waits_keeps_the_old_ones(tmp_path: Path) -> None:
+    """Both files are valid: in the new one nothing brings records back. But that flow runs until the next start.
 
-    What is not about these flows changes.
+    What is not about the other flow changes.
     """
-    apart = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
-    apart += "  - {source: b, target: a, topics: [bills], replication_policy: identity}\n"
-    apart += "  - {source: a, target: c, topics: [x]}\n"
-    named = BASE.replace("topics: [orders]", "topics: ['.*']") + "  - {source: b, target: a, topics: ['.*']}\n"
-    named += "  - {source: a, target: c, topics: [y]}\nlog: {level: debug}\n"
-    found = blended(tmp_path, named, apart)
+    before = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
+    others = "  - {source: a, target: c, topics: [x]}\n"
+    back = "  - {source: b, target: a, topics: [bills], replication_policy: identity}\n"
+    after = before.replace("[orders]", "[orders, bills]") + others.replace("[x]", "[y]") + "log: {level: debug}\n"
+    found = blended(tmp_path, after, before + others + back)
     assert found.applied == ("log.level", "a->c: topics")
-    assert [each.split(" (all of the flow's keys wait")[0] for each in found.waiting] == [
-        "b->a: topics, replication_policy",
-        "a->b: topics, replication_policy",
-    ]
-    assert all("records would go round for ever" in each for each in found.waiting)
-    assert found.root.flows[:2] == root(tmp_path, apart).flows[:2]
+    removed, held = found.waiting
+    assert removed == "b->a: the flow was removed"
+    assert held.startswith("a->b: topics (all of the flow's keys wait") and "records would go round for ever" in held
+    assert found.root.flows[0] == root(tmp_path, before + others + back).flows[0]
 
 
 def test_flows_are_not_in_conflict_with_one_that_waits(tmp_path: Path) -> None:
@@ -154,9 +151,9 @@ def test_the_mark_waits_for_the_next_start(tmp_path: Path) -> None:
     assert (found.applied, found.waiting) == ((), ("a->b: active_active", "b->a: active_active"))
     found = blended(tmp_path, marked.replace("[bills]", "[orders]"), apart)
     assert not found.applied and found.root == root(tmp_path, apart)
-    waiting, held = found.waiting
-    assert waiting == "a->b: active_active" and held.startswith("b->a: topics, active_active (all of the flow's keys ")
-    assert "records would go round for ever" in held
+    *waiting, held = found.waiting
+    assert waiting == ["a->b: active_active", "b->a: active_active"]
+    assert held == "b->a: topics (waits with active_active, which may be meant for the same topics)"
 
 
 def with_entries(entries: str, topics: str = "orders, bills") -> str:
@@ -207,30 +204,58 @@ def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_st
 
 
 @pytest.mark.parametrize(
-    ("changed", "topics", "waiting"),
+    ("changed", "topics", "waiting", "key"),
     [
         pytest.param(
             BASE.replace("topics: [orders]", "topics: [orders, bills], transform: shop.f"),
-            "topics", ["a->b: transform"], id="of the flow",
+            "topics", ["a->b: transform"], "transform", id="of the flow",
         ),
         pytest.param(
             with_entries("bills: {transform: shop.f, on_data_loss: skip}").replace("orders,", "orders, cash,"),
-            "topics, topic_settings.bills.on_data_loss, topic_settings.bills.transform", [], id="of a topic that comes",
+            "topics, topic_settings.bills.on_data_loss, topic_settings.bills.transform", [],
+            "topic_settings.bills.transform", id="of a topic that comes",
         ),
         pytest.param(
             with_entries("orders: {transform: shop.f}, bills: {transform: shop.f}").replace("orders,", "orders, cash,"),
-            "topics, topic_settings.bills.transform", ["a->b: topic_settings.orders.transform"], id="of two",
+            "topics, topic_settings.bills.transform", ["a->b: topic_settings.orders.transform"],
+            "topic_settings.bills.transform", id="of two",
+        ),
+        *(
+            pytest.param(
+                BASE.replace("topics: [orders]", f"topics: [orders, bills], append_to_existing: true, {key}: {value}"),
+                "topics, append_to_existing", [f"a->b: {key}"], key, id=key,
+            )
+            for key, value in {
+                "start": "latest", "group": "another", "replication_policy": "identity", "separator": "_",
+                "remote_topic": "'eu.{topic}'",
+            }.items()
+        ),
+        pytest.param(
+            BASE.replace("[orders]", "[orders, bills]").replace("a:9092", "elsewhere:9092"),
+            "topics", ["clusters.a.bootstrap.servers"], "clusters.a.bootstrap.servers", id="the cluster",
         ),
     ],
 )  # fmt: skip
-def test_topics_come_only_with_their_transform(tmp_path: Path, changed: str, topics: str, waiting: list[str]) -> None:
+def test_topics_come_only_with_what_says_how_they_begin(
+    tmp_path: Path, changed: str, topics: str, waiting: list[str], key: str
+) -> None:
     """Otherwise a topic could be copied as it is whose records the transform is to mask. All else changes."""
     found = blended(tmp_path, changed.replace("source: a,", "source: a, throttle: 1MB,") + "log: {level: debug}\n")
     assert found.applied == ("log.level", "a->b: throttle")
     *others, held = found.waiting
     assert others == waiting
-    assert held == f"a->b: {topics} (waits with the transform, which may be meant for the same topics)"
+    assert held == f"a->b: {topics} (waits with {key}, which may be meant for the same topics)"
     assert [(flow.topics, flow.topic_settings) for flow in found.root.flows] == [(["orders"], {})]
+
+
+def test_nothing_is_appended_to_before_the_start_that_is_meant_for_it(tmp_path: Path) -> None:
+    """Or a topic that waits for a decision about its records would be copied once more from its beginning."""
+    changed = with_entries("orders: {start: latest}").replace("topics:", "append_to_existing: true, topics:")
+    found = blended(tmp_path, changed)
+    assert found.applied == ("a->b: topics",) and not found.root.flows[0].append_to_existing
+    start, held = found.waiting
+    assert start == "a->b: topic_settings.orders.start" and held.startswith("a->b: append_to_existing (waits with")
+    assert blended(tmp_path, BASE.replace("topics:", "append_to_existing: true, topics:")).applied
 
 
 def test_topics_do_not_go_without_their_transform(tmp_path: Path) -> None:
