@@ -185,7 +185,7 @@ def test_what_can_not_change_is_named_and_stays(flow: Pair, service: Service, se
     assert said["changed"] == f"{flow.flow}: exclude_configs"
     *others, held = waiting = service.wait_for_event(WAITING, since=since)["keys"].split("; ")
     assert others == ["http.port", f"{flow.flow}: compression", f"{flow.flow}: transform"]
-    assert held.startswith(f"{flow.flow}: topics (waits with the transform")
+    assert held.startswith(f"{flow.flow}: topics (waits with transform,")
     service.wait_for("it is shown", lambda: configuration(service)["waiting"] == waiting)
     assert "take effect at the next start" in service.get("/")[1]
     assert service.metric("mirror_config_restart_needed") == 1 and service.metric(SUCCESSFUL) == 1
