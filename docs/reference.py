@@ -120,6 +120,7 @@ MEANINGS = {
     "different": "it differs, and the target refuses the change: the status page and `/status` say why",
     THROTTLE: "the `throttle` of the flow or of the topic",
     "ca": "of the authorities in `ssl.ca.location` or `ssl.ca.pem`, if it has at most 20 (a system's bundle has more)",
+    "http": "that of mirror's HTTP server, in `http.tls_certificate`, with its chain",
     "certificate": "mirror's own, in `ssl.certificate.location` or `ssl.certificate.pem`, with its chain",
     "hidden": "a cluster does not let mirror read one of the two configurations",
     "remote_topic": "the remote topic was deleted with the records; 1 each",

@@ -12,6 +12,9 @@
 The configuration names it by its dotted path. It gets one record and returns a record, or None to drop it. It may
 change everything but where the record goes. The result has to depend on the record alone: mirror calls it again for
 records that it has to copy again, and `mirror verify` calls it to compare. Several threads of a task call it at once.
+
+Another record that it returns is checked. The one that it got is not, for that would cost time for each record. It is
+frozen, but `object.__setattr__` could change it: nobody notices that.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ class Transform:
         """
         try:
             result = self._function(record)
-            if result is record or result is None:
+            if result is record or result is None:  # it is frozen, so it is as it was
                 return None if result is None else record
             wrong = _wrong(record, result)  # may raise, too: the result may be anything
             if type(result) is Record and not wrong:

@@ -11,6 +11,7 @@ from mirror.errors import ConfigError
 from mirror.groups.group_offsets import offsets_of
 from mirror.groups.position_groups import POSITIONS, is_position
 from mirror.groups.remote_names import RemoteNames
+from mirror.groups.selected import unmirrored
 from mirror.groups.translated import Translation
 from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin
@@ -35,10 +36,8 @@ def translate(flow: Flow, offsets: Mapping[Partition, int] | GroupAnswer, revers
     topic that the flow does not mirror, ClusterAway, PartitionError, FlowError.
     """
     asked = offsets if isinstance(offsets, GroupAnswer) else GroupAnswer(offsets, {})
-    mirrored = ReplicationPolicy.of(flow).is_mirrored
-    strange = sorted({p.topic for p in (*asked.offsets, *asked.refused) if not mirrored(p.topic)})
-    if strange:
-        raise ConfigError([f"flow {flow.name} does not mirror topic {strange[0]}: see its topics and exclude"])
+    for topic, why in unmirrored(flow, {p.topic for p in (*asked.offsets, *asked.refused)}).items():
+        raise ConfigError([f"flow {flow.name} does not mirror topic {topic}: {why or 'see its topics and exclude'}"])
     with closing(Translator(flow)) as translator:
         translator.refresh(list(asked.offsets))
         one = translator.to_upstream if reverse else translator.to_downstream

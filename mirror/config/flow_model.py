@@ -209,7 +209,8 @@ class FlowDefaultsModel(Section):
     """How long one transaction may take. The target's broker aborts it after that, and mirror copies its records
     again."""
     throttle: Annotated[Rate | None, allowed(f"{RATE}, or null for no limit")] = None
-    """The most bytes of keys, values and headers that are copied per second, of all partitions of the flow together."""
+    """The most bytes of keys, values and headers that are copied per second, of all partitions of the flow together.
+    In whole batches (`data_path: auto`), the bytes of the batches count, compressed or not."""
     transaction_threads: Annotated[int, whole_number(1, 128)] = 8
     """How many transactions one Spark task works on at once."""
     producers_max: Annotated[int, whole_number(1, 10_000)] = 256

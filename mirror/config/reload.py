@@ -10,7 +10,7 @@ from mirror.config.files import Files
 from mirror.config.load import checked, secret_files, settings_of, spark_references, warnings_of
 from mirror.config.located_yaml import Location
 from mirror.config.model import RootModel
-from mirror.config.reload_effects import blend, differing
+from mirror.config.reload_blend import blend, differing
 from mirror.errors import ConfigError
 from mirror.service_settings import Reloaded, Settings
 from mirror.watched_files import FilesWatch

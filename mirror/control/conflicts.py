@@ -50,6 +50,8 @@ class OwnFlow:
     active_active: bool = False  # it carries the mark
     not_from_end: Collection[str] = ()  # source topics of which it would copy records that are there now
     resumed: Collection[str] = ()  # those of them that go on at a position, whatever `start` says
+    sync_configs: bool = False  # it is to keep topic configurations in step
+    new: Collection[str] = ()  # those of `not_from_end` that no plan of it has had; none if records may be there twice
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ def conflict(ours: OwnFlow, other: OtherFlow) -> str:
 
 def _cycle(ours: OwnFlow, statement: Statement) -> str:
     """Why records would come back; "" if none would. If both flows carry the mark, only `old_copies` can."""
-    back = _comes_back(ours, statement)
+    back = comes_back(ours, statement)
     if not back:
         return ""
     said = f"{min(back)} of {ours.source} comes from {ours.target}"
@@ -104,7 +106,7 @@ def _cycle(ours: OwnFlow, statement: Statement) -> str:
     return "" if ours.active_active else f"records would be copied in a cycle: {said}"
 
 
-def _comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
+def comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
     """The topics that we copy, and that the other flow brings from our target."""
     if not ours.clusters:
         return set()
@@ -121,6 +123,17 @@ def old_copies(ours: OwnFlow, statement: Statement) -> str | None:
         return None
     topics = statement.old & ours.remotes.keys() & set(ours.not_from_end)
     return min((topic for topic in topics if ours.clusters[1] in statement.comes_from(topic)), default=None)
+
+
+def copied_before(ours: OwnFlow, statement: Statement) -> str | None:
+    """A topic that is new to us, and that a flow to our target has copied from our source to the same remote topic.
+
+    Without the mark, the partitions would be blocked, because their remote ones have records but no position of ours.
+    With it, such records count as those of local programs, and would be copied a second time.
+    """
+    if not (ours.active_active and ours.clusters) or statement.clusters != ours.clusters:
+        return None
+    return min((name for name in ours.new if statement.remotes.get(name) == ours.remotes[name]), default=None)
 
 
 def _copied_twice(ours: OwnFlow, statement: Statement) -> str | None:
@@ -211,6 +224,15 @@ def old_copies_refusal(ours: OwnFlow, topic: str, other: str) -> Note:
         f"flow {ours.name}: records of {topic} on {ours.source} would come back to {ours.target}, because flow {other} "
         "has copied them before it had active_active: true",
         f"{remedy}, or delete {topic} on {ours.source}",
+    )
+
+
+def copied_before_refusal(ours: OwnFlow, topic: str, other: str) -> Note:
+    """The note that explains why a flow with the mark does not run: the ended flow `other` has copied `topic`."""
+    return Note(
+        f"flow {ours.name}: records of {topic} that flow {other} has copied to {ours.target} would be copied again",
+        f"set start: latest for {topic} in topic_settings of flow {ours.name}, or append_to_existing: true if they are "
+        "gone or may be there twice, and start its service again",
     )
 
 

@@ -95,13 +95,19 @@ class FlowLeaderPart(ABC):
             self._thread.start()
 
     def stop(self) -> None:
-        """Tell the thread to end once it has done what it is doing. `start` begins again."""
+        """Tell the thread to end once it has done what it is doing. `start` begins as if it had never worked."""
         self._thread.stop()
+        self._forget()
 
     def reconfigure(self, flow: Flow) -> None:
-        """Stop, and follow these settings from the next `start` on."""
+        """Stop, and follow these settings from the next `start` on. What is known stays if it is still wanted."""
         self._flow = flow
-        self.stop()
+        self._thread.stop()
+        if not self.wanted:
+            self._forget()
+
+    def _forget(self) -> None:  # noqa: B027
+        """Forget what was told: the next one who leads, or is configured, begins anew."""
 
     @abstractmethod
     def _work(self, stopping: threading.Event) -> None:

@@ -9,8 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from mirror.backoff import Backoff
 from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.settings import Flow
+
+# Seconds, at most, until a round that has failed is made again; each failure doubles them, up to the interval.
+RETRY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,32 @@ class RoundResult:
         return self.at if self.has_ended else None
 
 
+class RoundSchedule:
+    """When the next round over everything is due: after the interval, or sooner if the last round has failed."""
+
+    def __init__(self, interval: float) -> None:
+        self.is_failing = False  # True from a failed round until one has succeeded
+        self._interval = interval
+        self._backoff = Backoff(min(RETRY, interval), interval)
+        self._due = 0.0  # monotonic
+
+    @property
+    def is_due(self) -> bool:
+        """True if it is time."""
+        return time.monotonic() >= self._due
+
+    def failed(self) -> None:
+        """A round has failed, whatever it was over. It is not the time for another one, either."""
+        self.is_failing = True
+        self._due = time.monotonic() + self._backoff.next()
+
+    def succeeded(self) -> None:
+        """A round over everything has succeeded."""
+        self.is_failing = False
+        self._backoff.reset()
+        self._due = time.monotonic() + self._interval
+
+
 Result = TypeVar("Result", bound=RoundResult)
 
 
@@ -39,19 +69,10 @@ class LeaderRounds(FlowLeaderPart, Generic[Result]):
         """`tell` gets what is known, in another thread, and never after `stop` has returned."""
         super().__init__(name, flow)
         self._tell = tell
-        self._known: Result | None = None  # as last told; None before that, and after a stop
+        self._known: Result | None = None  # as last told; None before that, and once forgotten
 
-    def stop(self) -> None:
-        """Tell the thread to end. The next one begins as if no round had ended."""
-        super().stop()
+    def _forget(self) -> None:
         self._known = None
-
-    def reconfigure(self, flow: Flow) -> None:
-        """Stop, and follow these settings from the next `start` on. What is known stays if rounds are still wanted."""
-        self._flow = flow
-        super().stop()
-        if not self.wanted:
-            self._known = None
 
     def _work(self, stopping: threading.Event) -> None:
         self._thread.tell(self._begin)

@@ -17,6 +17,8 @@ from mirror.control.conflicts import (
     OtherFlow,
     OwnFlow,
     conflict,
+    copied_before,
+    copied_before_refusal,
     has_unknown_origin,
     is_relevant,
     lineage,
@@ -28,6 +30,7 @@ from mirror.control.conflicts import (
 )
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
+from mirror.control.kept_configs import configs_from, keeper, kept_note
 from mirror.control.plan import Lineage, Plan
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
@@ -50,7 +53,8 @@ class OthersView:
     conflicting_flows: tuple[ConflictingFlow, ...]
     lineage: Lineage
     doubts: tuple[Note, ...]  # what cannot be determined, and why
-    old_copies: tuple[Note, ...] = ()  # records that would come back, because they lack the mark's header
+    old_copies: tuple[Note, ...] = ()  # records that would come back without the mark's header, or be copied again
+    configs_kept_by: OtherFlow | None = None  # the flow that keeps ours from touching topic configurations
 
     @property
     def refusals(self) -> list[Note]:
@@ -67,7 +71,8 @@ class OthersView:
         silent = [
             warning(self.ours, conflicting) for conflicting in self.conflicting_flows if not conflicting.other.alive
         ]
-        return [*silent, *self.doubts]
+        kept = [kept_note(self.ours, self.configs_kept_by)] if self.configs_kept_by else []
+        return [*silent, *self.doubts, *kept]
 
 
 class OtherFlows:
@@ -105,7 +110,12 @@ class OtherFlows:
         doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} do not report their ids", UNCHECKED)]
         doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
         return OthersView(
-            ours, tuple(conflicting_flows), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours))
+            ours,
+            tuple(conflicting_flows),
+            replace(lineage(ours, others), configs_from=configs_from(ours, others)),
+            tuple(doubts),
+            (*self._old_copies(ours), *self._copied_before(ours)),
+            keeper(ours, others),
         )
 
     def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str], plan: Plan | None) -> OwnFlow:
@@ -118,9 +128,18 @@ class OtherFlows:
         }
         late = {name for name in remotes if _starts(flow, name, plan) == "latest"}
         not_from_end = resumed | (remotes.keys() - late)
-        siblings, active_active = self._siblings, flow.active_active
+        new = set() if flow.append_to_existing else not_from_end - known.keys()
         return OwnFlow(
-            flow.source.alias, flow.target.alias, clusters, remotes, siblings, active_active, not_from_end, resumed
+            flow.source.alias,
+            flow.target.alias,
+            clusters,
+            remotes,
+            self._siblings,
+            flow.active_active,
+            not_from_end,
+            resumed,
+            flow.sync_topic_configs,
+            new,
         )
 
     def reconfigure(self, flow: Flow) -> None:
@@ -146,6 +165,16 @@ class OtherFlows:
             for statement in topic.statements.values():
                 if found := old_copies(ours, statement):
                     yield old_copies_refusal(ours, found, f"{alias}->{self._flow.source.alias}")
+
+    def _copied_before(self, ours: OwnFlow) -> Iterator[Note]:
+        """Of flows to our target that have ended, or are silent. One that lives is in conflict with ours."""
+        for alias, topic in self._target.control_topics.items():
+            plan = topic.statements.get(PLAN_KEY)
+            if plan is None or alias == self._flow.source.alias:
+                continue
+            found = copied_before(ours, plan)
+            if found and (plan.stop or self._target.silence(alias) >= ALIVE):
+                yield copied_before_refusal(ours, found, f"{alias}->{self._flow.target.alias}")
 
     def _with_life(self, other: OtherFlow) -> OtherFlow:
         cluster = self._source if other.at_source else self._target
@@ -198,6 +227,12 @@ class ConflictGuard:
         """Follow a changed configuration."""
         self._flow = flow
         self._others.reconfigure(flow)
+
+    @property
+    def configs_kept_by(self) -> str:
+        """The name of the flow that keeps ours from touching topic configurations; "" if none does."""
+        other = self._view.configs_kept_by if self._view else None
+        return other.name if other else ""
 
     def permit(self, remotes: Mapping[str, str]) -> None:
         """Look at the other flows. Raises Conflict if one is in the way, and what FlowLeader.stop_own_tasks raises."""

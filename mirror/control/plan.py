@@ -32,10 +32,12 @@ class Lineage:
 
     clusters: tuple[str, ...] = ()  # ids of source and target
     origins: Origins = field(default_factory=dict)
+    configs_from: tuple[str, ...] = ()  # ids of the clusters whose topic configurations it brings; see kept_configs.py
 
     def of(self, remotes: Collection[str]) -> Lineage:
         """The part of the lineage that is about these remote topics."""
-        return Lineage(self.clusters, {remote: ids for remote, ids in self.origins.items() if remote in remotes})
+        origins = {remote: ids for remote, ids in self.origins.items() if remote in remotes}
+        return Lineage(self.clusters, origins, self.configs_from)
 
     def covers(self, other: Lineage) -> bool:
         """True if this lineage has every origin that `other` has."""
@@ -84,6 +86,7 @@ class Plan:
     active_active: bool = False  # the mark: records get a header that keeps them from coming back
     unmarked: Mapping[str, str] = field(default_factory=dict)
     group: str = ""  # that holds the positions; only with the mark, since the flow in the other direction reads it
+    configs_from: tuple[str, ...] = ()  # those of `Lineage`; only with the mark
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -106,9 +109,8 @@ class Plan:
         ).encode()
 
     def _mark(self) -> dict[str, Any]:
-        if not self.active_active:
-            return {}
-        return {"active_active": True, "unmarked": self.unmarked, "group": self.group}
+        names = ("active_active", "unmarked", "group", "configs_from")
+        return {name: getattr(self, name) for name in names} if self.active_active else {}
 
     @staticmethod
     def decode(value: bytes) -> Plan:
@@ -195,6 +197,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "active_active": decode.flag,
     "unmarked": decode.keyed(decode.topic_name, decode.name),
     "group": decode.text,
+    "configs_from": _ids,
 }
 
 
@@ -247,6 +250,7 @@ def next_plan(
         active_active=mark_group is not None,
         unmarked={} if mark_group is None else unmarked(previous, remote_ids),
         group=mark_group or "",
+        configs_from=lineage.configs_from,
     )
 
 

@@ -26,6 +26,7 @@ class Statement:
     origins: Origins
     active_active: bool = False  # it carries the mark: what it copies has a header that keeps it from coming back
     group: str = ""  # of its positions; "" without the mark
+    configs_from: tuple[str, ...] = ()  # ids of the clusters whose topic configurations it brings; () without the mark
     old: frozenset[str] = frozenset()  # remote topics that may have copies of it without that header
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
@@ -62,6 +63,7 @@ class Statement:
             {_text(name, "a topic"): _ids(ids) for name, ids in origins.items()},
             active_active,
             _text(plan.get("group"), "group") if active_active and plan.get("group") else "",
+            _ids(plan.get("configs_from", [])) if active_active else (),
             frozenset(_text(name, "a topic") for name in former)
             | (frozenset() if active_active else {*remotes.values()}),
         )

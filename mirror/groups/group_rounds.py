@@ -93,7 +93,7 @@ def synced_at(
     Topics that are not mirrored do not count. A group is missing as long as that was never seen. `found` and `refused`
     are what the newest round gives, `before` is the answer after the round before it.
     """
-    mirrored = [each for each in found if each.reason != NOT_MIRRORED]
+    mirrored = [each for each in found if not each.reason.startswith(NOT_MIRRORED)]
     not_in_step = {*refused, *(each.group for each in mirrored if each.outcome not in COMMITTED)}
     in_step = {each.group for each in mirrored} - not_in_step
     return {group: at for group, at in before.items() if group in not_in_step} | dict.fromkeys(in_step, now)

@@ -15,6 +15,7 @@ from mirror.groups.group_commits import TooLate
 from mirror.groups.group_offsets import Committed
 from mirror.groups.patience import Patience
 from mirror.groups.position_groups import POSITIONS_THERE, is_position
+from mirror.groups.selected import unmirrored
 from mirror.groups.source_groups import SourceGroups
 from mirror.groups.target_offsets import Stands, TargetOffsets
 from mirror.groups.translated import Translation
@@ -22,11 +23,10 @@ from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin, GroupStates
 from mirror.model import Partition
-from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 
 FRESH = 2.0  # seconds in which a commit may follow on a look at the target: others commit there, too
-NOT_MIRRORED = "the topic is not mirrored"
+NOT_MIRRORED = "the topic is not mirrored"  # the begin of a reason
 WITHOUT_METADATA = "committed without its metadata, which is too long for the target"
 
 
@@ -61,7 +61,6 @@ class GroupSync:
         """Without `commits` nothing is written; otherwise `groups.sync` says whether offsets are committed."""
         self._flow = flow
         self._commits = commits and flow.groups.sync
-        self._policy = ReplicationPolicy.of(flow)
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
         self._translator = SharedTranslator(flow) if flow.active_active else Translator(flow)
         self._groups = SourceGroups(flow, self._source)
@@ -87,14 +86,16 @@ class GroupSync:
 
         An offset that stays the same is committed again after `renew_interval` seconds, before a broker removes it. So
         is one that mirror leaves as it is on the target.
-        Raises ClusterAway or PartitionError.
+        Raises ClusterAway, PartitionError, or FlowError if the plan can't be read, or if a user's own policy does not
+        answer.
         """
         # The groups' offsets are read first and the positions later. So a group is rarely ahead of the copy.
         offsets = self._groups.offsets()
         used = sorted({partition for some in offsets.values() for partition in some})
-        mirrored = {partition for partition in used if self._policy.is_mirrored(partition.topic)}
         if not used:
             return []
+        others = unmirrored(self._flow, {partition.topic for partition in used})
+        mirrored = {partition for partition in used if partition.topic not in others}
         ends = self._source.offsets(dict.fromkeys(used, OffsetSpec.latest()))
         if mirrored:
             self._translator.refresh(sorted(mirrored))
@@ -105,8 +106,10 @@ class GroupSync:
             about = _Round(ends, states.active, Patience())
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
-                others = {p: at for p, at in some.items() if p not in mirrored}
-                found += _untranslated(name, others, about, GroupOutcome.UNTRANSLATED, NOT_MIRRORED)
+                for topic in sorted({p.topic for p in some} & others.keys()):
+                    offsets_of_topic = {p: at for p, at in some.items() if p.topic == topic}
+                    reason = f"{NOT_MIRRORED}: {others[topic]}" if others[topic] else NOT_MIRRORED
+                    found += _untranslated(name, offsets_of_topic, about, GroupOutcome.UNTRANSLATED, reason)
             about.patience.end()
         if not self.refused:  # otherwise groups are missing that still exist
             self._there.forget_others({(each.group, each.partition) for each in found})

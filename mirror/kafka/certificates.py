@@ -1,4 +1,4 @@
-"""When the certificates of a cluster's configuration expire. Private keys are not looked at."""
+"""When the certificates that the configuration names expire. Private keys are not looked at."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mirror.settings import Cluster
 
 FILES: Mapping[str, str] = {"ssl.ca.location": "ca", "ssl.certificate.location": "certificate"}
 TEXTS: Mapping[str, str] = {"ssl.ca.pem": "ca", "ssl.certificate.pem": "certificate"}
-KINDS = ("ca", "certificate")
+HTTP = "http"  # the kind of the HTTP server's own, which belongs to no cluster
+KINDS = ("ca", "certificate", HTTP)
 SIZE_MAX = 2**20  # bytes of a file
 # A file with more certificates is a system's bundle of authorities. Some of those have always expired, and nobody uses
 # them.
@@ -34,6 +35,11 @@ def expiries(cluster: Cluster) -> dict[str, float]:
         for name, kind in TEXTS.items():
             found.setdefault(kind, []).extend(_of_text(properties.get(name, "")))
     return {kind: min(times) for kind, times in found.items() if times}
+
+
+def expiry(path: str | None) -> float | None:
+    """When the first certificate in a file expires, in seconds since the Unix epoch; None if none can be read."""
+    return min(_of_text(content(path)), default=None)
 
 
 def content(path: str | None) -> str:

@@ -18,7 +18,7 @@ from mirror.decode import DecodeError
 from mirror.kafka.source_topic import SourceTopic
 from mirror.logs import OnChange
 from mirror.service.canary_reader import CanaryReader
-from mirror.service.canary_records import Arrival, CanaryFlights
+from mirror.service.canary_records import CanaryFlights
 from mirror.settings import Flow
 from mirror.status.canary import CanaryStatus
 
@@ -46,17 +46,15 @@ class Canary(FlowLeaderPart):
         self._topics = topics
         self._tell = tell
         self._lacking = threading.Event()  # set when the source has a topic that the plan lacks
-        self._since: float | None = None  # the time in the last status; None before the first one after a stop
+        self._known: CanaryStatus | None = None  # as last told; None before that, and once forgotten
 
     @property
     def wanted(self) -> bool:
         """True if the configuration wants it."""
         return self._flow.canary.enabled
 
-    def stop(self) -> None:
-        """Tell the thread to end. The next one begins as if there had been no canary."""
-        super().stop()
-        self._since = None
+    def _forget(self) -> None:
+        self._known = None
 
     def wants_look(self) -> bool:
         """True, once, if the flow should look for topics, because the plan lacks the one that is on the source."""
@@ -67,9 +65,9 @@ class Canary(FlowLeaderPart):
 
     def _work(self, stopping: threading.Event) -> None:
         interval, due, look = self._flow.canary.interval, 0.0, 0.0  # the last two are monotonic
-        # After an unexpected error the time goes on. Otherwise an error that comes again and again would look like a
-        # canary that has just begun.
-        with closing(_Watch(self._flow, self._since or time.time())) as watch:
+        # After an unexpected error, or with other settings, the time goes on. Otherwise such errors or reloads, one
+        # after the other, would look like a canary that has just begun.
+        with closing(_Watch(self._flow, self._known)) as watch:
             while not stopping.is_set():
                 self._thread.tell(partial(self._publish, watch.status))
                 now = time.monotonic()
@@ -83,15 +81,15 @@ class Canary(FlowLeaderPart):
                 watch.read(stopping, min(POLL, max(0.0, due - time.monotonic())))
 
     def _publish(self, found: CanaryStatus) -> None:
-        self._since = found.at
+        self._known = found
         self._tell(found)
 
 
 class _Watch:
     """Writes canaries and waits for them, as long as the thread runs with the same settings."""
 
-    def __init__(self, flow: Flow, since: float) -> None:
-        """`since` stands for the time of the last canary, in seconds since the Unix epoch, until one arrives."""
+    def __init__(self, flow: Flow, known: CanaryStatus | None) -> None:
+        """`known` has the last canary until another one arrives. With None they begin now."""
         self.is_planned = False  # True if the plan has the topic
         self.is_new = False  # True if the topic was created here, and the flow was not asked yet to look for it
         self._flow = flow
@@ -99,9 +97,9 @@ class _Watch:
         self._flights = CanaryFlights(time.time, time.monotonic)
         self._source = SourceTopic(flow, flow.canary_topic, CONFIG, "canaries")
         self._reader = CanaryReader(flow)
-        self._since = since
         self._exists = False  # the topic on the source, as far as is known
-        self._last: Arrival | None = None
+        # As in the status: when the last one was written, and how long it took.
+        self._at, self._seconds = (time.time(), None) if known is None else (known.at, known.seconds)
         self._renewal = 0.0  # monotonic: not before that
         self._backoff = Backoff(STUCK, STUCK_MOST)
         self._why = OnChange()
@@ -109,7 +107,7 @@ class _Watch:
     @property
     def status(self) -> CanaryStatus:
         """What is known by now."""
-        last, source, target = self._last, self._flow.source.alias, self._flow.target.alias
+        source, target = self._flow.source.alias, self._flow.target.alias
         problem = ""
         if self._source.problem:
             problem = f"none can be written to {source}: {self._source.problem}"
@@ -117,8 +115,7 @@ class _Watch:
             problem = "the plan does not have its topic yet"
         elif self._reader.problem:
             problem = f"none can be read on {target}: {self._reader.problem}"
-        at, seconds = (self._since, None) if last is None else (last.at, last.seconds)
-        return CanaryStatus(self._flow.canary_topic, at, seconds, problem)
+        return CanaryStatus(self._flow.canary_topic, self._at, self._seconds, problem)
 
     @property
     def is_sought(self) -> bool:
@@ -140,9 +137,12 @@ class _Watch:
             stopping.wait(timeout)
         for value in self._reader.poll(timeout):
             try:
-                self._last = self._flights.arrived(value) or self._last
+                arrival = self._flights.arrived(value)
             except DecodeError as error:
                 self._ignore(str(error))
+            else:
+                if arrival is not None:
+                    self._at, self._seconds = arrival.at, arrival.seconds
 
     def close(self) -> None:
         """End the clients."""

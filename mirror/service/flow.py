@@ -141,6 +141,7 @@ class FlowRunner(threading.Thread):
         self._take_settings()
         self._keep_own_topics()
         self._flow_leader.check_still_leading()
+        self._keep_tasks()
         topics = self._look()
         while self._monitor.awaits_confirmation and not self._stopping.wait(CHECK_INTERVAL):
             topics = self._look()
@@ -183,6 +184,12 @@ class FlowRunner(threading.Thread):
             self._renewal.renew()
             self._sidelines.start(self._renewal.interval)
 
+    def _keep_tasks(self) -> None:
+        """Keep the query that copies by our last plan, also while there is no new one. Raises FlowError if it ended."""
+        plan = self._flow_leader.control.plan
+        if self.status.leads and plan is not None and not plan.stop:
+            self._query.keep()
+
     def _take_settings(self) -> bool:
         """Follow the settings that `reconfigure` was given last. True if they are new."""
         if self._newest is self._taken:
@@ -221,6 +228,7 @@ class FlowRunner(threading.Thread):
         """Publish the plan that follows from `topics` and `slots`, and keep the query running for it."""
         self._log_changes(topics)
         lineage = self._conflict_guard.agree(topics)
+        self._sidelines.leave_configs_to(self._conflict_guard.configs_kept_by)
         load, remote_ids = self._load(), self._monitor.remote_ids
         plan = self._flow_leader.publish(topics, slots, load, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired

@@ -107,4 +107,4 @@ class Front:
 
     def _metrics(self) -> Metrics:
         labels, clusters = self._settings.metrics.labels, list(self.clusters.values())
-        return Metrics(self._flows, labels, self._configuration, clusters)
+        return Metrics(self._flows, labels, self._configuration, clusters, self._settings.http.tls_certificate)

@@ -77,6 +77,10 @@ class Sidelines:
         if not self._canary.wanted:
             self._status.canary = None
 
+    def leave_configs_to(self, flow: str) -> None:
+        """Leave topic configurations alone while the flow with this name keeps them; "" if none does."""
+        self._config_rounds.kept_by = flow
+
     def wants_look(self) -> bool:
         """True, once, if the source has a topic of one of the parts, and the plan lacks it."""
         return self._canary.wants_look()

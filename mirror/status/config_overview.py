@@ -30,6 +30,7 @@ class ConfigsView:
     problem: str  # why the newest round has failed; "" if it has not
     topics_by_outcome: dict[str, int]
     topics: list[ConfigView]  # those that are not in step
+    kept_by: str  # the flow that keeps the configurations in step in place of this one; "" if none does
 
 
 def configs_view(found: ConfigRound) -> ConfigsView:
@@ -37,7 +38,8 @@ def configs_view(found: ConfigRound) -> ConfigsView:
     counts = Counter(each.outcome.value for each in found.topics)
     differing = sorted((each for each in found.topics if each.outcome in SHOWN), key=lambda each: each.topic)
     outcomes = {outcome: counts[outcome] for outcome in CONFIG_OUTCOMES}
-    return ConfigsView(found.ended_at, found.problem, outcomes, [_view(each) for each in differing])
+    views = [_view(each) for each in differing]
+    return ConfigsView(found.ended_at, found.problem, outcomes, views, found.kept_by)
 
 
 def _view(each: TopicConfig) -> ConfigView:

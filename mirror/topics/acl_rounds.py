@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mirror.control.leader_rounds import LeaderRounds, RoundResult
+from mirror.control.leader_rounds import LeaderRounds, RoundResult, RoundSchedule
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.naming import some_of
@@ -33,7 +33,7 @@ class AclRounds(LeaderRounds[AclRound]):
     """Makes a round each `sync_acls_interval`, in a thread of its own. Only the flow leader has one.
 
     A remote topic gets ACLs once a record was copied to it: before, it may be somebody else's. Then it does not wait
-    for the interval.
+    for the interval, unless the last round has failed.
     """
 
     def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[AclRound], object]) -> None:
@@ -59,17 +59,21 @@ class AclRounds(LeaderRounds[AclRound]):
     def _make_rounds(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_acls_interval
         sync = AclSync(self._flow)
+        schedule = RoundSchedule(interval)
         seen: set[str] = set()
-        due = 0.0
         while not stopping.is_set():
             trusted = self._topics()
             remotes = {n: t.remote for n, t in trusted.topics.items() if n not in trusted.unproven}
-            if time.monotonic() >= due or not remotes.keys() <= seen:
-                seen, due = set(remotes), time.monotonic() + interval
-                self._round(sync, remotes)
+            if schedule.is_due or not (schedule.is_failing or remotes.keys() <= seen):
+                if self._round(sync, remotes):
+                    seen = set(remotes)
+                    schedule.succeeded()
+                else:
+                    schedule.failed()
             stopping.wait(min(LOOK_INTERVAL, interval))
 
-    def _round(self, sync: AclSync, remotes: dict[str, str]) -> None:
+    def _round(self, sync: AclSync, remotes: dict[str, str]) -> bool:
+        """Make a round over these topics. False if it has failed."""
         where = {"flow": self._flow.name}
         try:
             found = sync.round(remotes)
@@ -80,7 +84,7 @@ class AclRounds(LeaderRounds[AclRound]):
                     "ACLs can't be copied now; copying of records goes on, the next round tries again", extra=said
                 )
             self._tell_failed(str(error))
-            return
+            return False
         if self._why.clear():
             log.info("ACLs are copied again", extra=where)
         for each in found:
@@ -94,6 +98,7 @@ class AclRounds(LeaderRounds[AclRound]):
             some = {"count": len(unnamed), "principals": some_of(unnamed), "reason": UNNAMED}
             log.info("ACLs are for principals that the target may lack", extra={**where, **some})
         self._tell_end(AclRound(time.time(), tuple(found)))
+        return True
 
     def _log_reasons(self, found: Iterable[AclStatus]) -> None:
         """Log once of each ACL why it is not copied, or not as it is; those with the same reason together."""

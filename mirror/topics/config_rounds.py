@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.control.leader_rounds import LeaderRounds, RoundResult
+from mirror.control.leader_rounds import LeaderRounds, RoundResult, RoundSchedule
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Topic
@@ -29,12 +29,14 @@ class ConfigRound(RoundResult):
     topics: tuple[TopicConfig, ...]  # all that were compared, in this round or before
     altered: tuple[TopicConfig, ...]  # in this round
     changes: int  # keys altered since the service started
+    kept_by: str = ""  # the flow that keeps the configurations in step in place of this one; "" if none does
 
 
 class ConfigRounds(LeaderRounds[ConfigRound]):
     """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
 
-    A topic that was never compared, or that was deleted and created again, does not wait for the interval.
+    A topic that was never compared, or that was deleted and created again, does not wait for the interval, unless
+    the last round has failed.
     """
 
     def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[ConfigRound], object]) -> None:
@@ -44,6 +46,7 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
         returned.
         """
         super().__init__("configurations", flow, tell)
+        self.kept_by = ""  # the flow that keeps them in step, so that this one must not; any thread may set it
         self._topics = topics
         # What follows is used by the thread alone.
         self._found: dict[str, TopicConfig] = {}
@@ -63,20 +66,23 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
     def _make_rounds(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_topic_configs_interval
         sync = ConfigSync(self._flow)
+        schedule = RoundSchedule(interval)
         compared: set[tuple[Topic, bool]] = set()
-        due = 0.0
         while not stopping.is_set():
-            trusted = self._topics()
+            kept_by, trusted = self.kept_by, self._topics()
             # A topic is compared once more when its first record was copied: it may have been left out before.
             keys = {name: (topic, name in trusted.unproven) for name, topic in trusted.topics.items()}
-            whole = time.monotonic() >= due
-            wanted = [name for name, key in keys.items() if whole or key not in compared]
-            if not keys:
-                self._keep_nothing()
-            elif wanted and self._round(sync, wanted, trusted, stopping):
+            whole = schedule.is_due
+            wanted = [name for name, key in keys.items() if whole or not (schedule.is_failing or key in compared)]
+            if kept_by or not keys:
+                self._keep_nothing(kept_by)
+                compared, schedule = set(), RoundSchedule(interval)
+            elif wanted and not self._round(sync, wanted, trusted, stopping):
+                schedule.failed()
+            elif wanted:
                 compared = set(keys.values())
                 if whole:
-                    due = time.monotonic() + interval
+                    schedule.succeeded()
             stopping.wait(min(LOOK_INTERVAL, interval))
 
     def _round(self, sync: ConfigSync, wanted: Iterable[str], trusted: Trusted, stopping: threading.Event) -> bool:
@@ -123,12 +129,11 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
 
         self._thread.tell(publish)
 
-    def _keep_nothing(self) -> None:
+    def _keep_nothing(self, kept_by: str) -> None:
         """Tell that there is nothing to compare, so that nothing gets older."""
         self._found = {}
-        self._thread.tell(
-            lambda: self._publish(replace(self._last(), at=time.time(), topics=(), altered=(), problem=""))
-        )
+        nothing = ConfigRound(time.time(), (), (), self._changes, kept_by)
+        self._thread.tell(lambda: self._publish(replace(nothing, has_ended=bool(kept_by) or self._last().has_ended)))
 
     def _log_altered(self, each: TopicConfig) -> None:
         """Log what was altered. One that has no effect is logged once."""

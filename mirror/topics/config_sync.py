@@ -9,12 +9,12 @@ from enum import StrEnum
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
+from mirror.groups.selected import selected
 from mirror.kafka.cluster import NAMES, Refusals, chunks
 from mirror.kafka.topic_configs import TopicConfigAdmin
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.topics.config_rules import Change, Comparison, Rules, compare
-from mirror.topics.selected import selected
 
 DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 

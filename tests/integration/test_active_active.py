@@ -266,3 +266,31 @@ def test_a_flow_that_comes_back_is_accepted_if_both_carry_the_mark(
     assert OLD in said(before.stopped(), **MARK), "also of a flow that has ended"
     assert not said(before.stopped(), **MARK, **latest)
     topics.delete(source_cluster.bootstrap, control)
+
+
+def test_what_a_flow_that_has_ended_has_copied_is_not_copied_again(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """It had another alias for the source. With the mark, its copies look like records of local programs."""
+    run = uuid.uuid4().hex[:6]
+    here, there = cluster_id(source_cluster.bootstrap), cluster_id(target_cluster.bootstrap)
+    control, topic = f"mirror-control.gone{run}.internal", f"t{run}"
+    topics.create(target_cluster.bootstrap, control)
+    known = {topic: Topic(topic, "id", 1, 1)}
+    lives = Plan("them", 1, known, (), clusters=(here, there), origins={topic: (here,)})
+
+    def said(plan: Plan, **own: Any) -> str:
+        """Why our flow would not run."""
+        produce(target_cluster.bootstrap, control, [Made(b"plan", plan.encode())])
+        names = {"target_alias": f"two{run}", "flow": {"replication_policy": "identity", **own}}
+        view = other_flows(source_cluster, target_cluster, f"one{run}", tmp_path, topic, **names).look({topic: topic})
+        return " ".join(str(note) for note in view.refusals if f"gone{run}" in str(note))
+
+    again, both = f"records of {topic} that flow gone{run}->two{run} has copied to two{run} would be", "both write to"
+    assert both in said(lives, **MARK) and again not in said(lives, **MARK)
+    ended = lives.stopped()
+    assert again in said(ended, **MARK)
+    assert not said(ended), "the partitions are blocked instead"
+    assert not said(ended, **MARK, topic_settings={topic: {"start": "latest"}})
+    assert not said(ended, **MARK, append_to_existing=True)
+    topics.delete(target_cluster.bootstrap, control)

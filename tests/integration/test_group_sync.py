@@ -18,7 +18,7 @@ import yaml
 from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, Producer, TopicPartition
 
 from mirror.commands.group_status import read_groups
-from mirror.commands.translate import of_group
+from mirror.commands.translate import of_group, translate
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway, ConfigError
@@ -41,6 +41,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.streams_group import streaming
 from tests.harness.waiting import PATIENCE, until
+from tests.unit.test_naming import own_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 RENEW = 3600.0
@@ -553,6 +554,27 @@ def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service],
     finally:
         stranger.abort_transaction(PATIENCE)
     until("it is known", lambda: of(sync.round(RENEW), groups["after"]).outcome is GroupOutcome.EXACT)
+
+
+def test_a_topic_that_would_share_a_remote_topic_is_not_mirrored(running: tuple[Pair, Service], flow: Flow) -> None:
+    """The copy there is that of another topic, whose map says nothing of this one's offsets."""
+    pair, _ = running
+    topic, other = pair.topic("holder"), pair.topic("held-up")
+    for each in (topic, other):
+        pair.produce(each, *[Made(None, b"%d" % n) for n in range(10)])
+        pair.await_same(each)
+    groups = {each: f"sync-{each}" for each in (topic, other)}
+    for each, group in groups.items():
+        topics.commit(pair.source, group, each, {0: 5})
+    told = replace(flow, topic_settings={other: own_name(pair.remote(topic))})
+    with closing(GroupSync(told)) as sync:
+        found = sync.round(RENEW)
+    assert of(found, groups[topic]).outcome is GroupOutcome.EXACT
+    one = of(found, groups[other])
+    why = f"its remote topic would be {pair.remote(topic)}, which holds the copy of {topic}"
+    assert (one.outcome, one.reason) == (GroupOutcome.UNTRANSLATED, f"{NOT_MIRRORED}: {why}")
+    with pytest.raises(ConfigError, match=f"does not mirror topic {other}: {why}"):
+        translate(told, {Partition(other, 0): 5})
 
 
 def of_status(service: Service, topic: str, group: str) -> tuple[float, int | None, dict[str, int]]:

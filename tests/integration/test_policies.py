@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -21,16 +22,20 @@ from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, PLANNED, REFUSED, Event, Service
 from tests.harness.together import together
+from tests.harness.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 
 LOST = "mirror_lost_offsets_total"
 UNNAMED = "topics are not mirrored because of their names"
 
-# A replication policy of a user's own. It notes the processes that import it.
+# A replication policy of a user's own. It notes the processes that import it, and gives one topic a new name each time.
 OWN_NAMES = """
+import itertools
 import os
 from pathlib import Path
+
+calls = itertools.count()
 
 with Path(__file__).with_name("imported").open("a") as file:
     print(os.getpid(), file=file)
@@ -40,13 +45,13 @@ class Dashes:
     def format_remote_topic(self, source, topic):
         if topic.endswith("wrong"):
             raise KeyError("s3cret")
-        return f"{source}--{topic}"
+        return f"{source}--{topic}" + (f"--{os.getpid()}-{next(calls)}" if topic.endswith("moody") else "")
 
     def topic_source(self, topic):
         return topic.partition("--")[0] if "--" in topic else None
 
     def upstream_topic(self, topic):
-        return topic.partition("--")[2] if "--" in topic else None
+        return topic.split("--")[1] if "--" in topic else None
 
     def is_internal_topic(self, topic):
         return topic.endswith("hidden")
@@ -375,6 +380,7 @@ def a_policy_of_the_users_own_names_remote_topics(flows: Flows) -> None:
     imported = {int(pid) for pid in flows.names.with_name("imported").read_text().split()}
     assert imported & {process.pid for process in service.processes()} == {service.pid}, "no process of Spark's"
 
+    assert_a_policy_that_changes_its_mind_moves_no_topic(flows)
     # As if the service were started again with another class: the topic is not copied to a second remote topic.
     flows.names.write_text(OWN_NAMES.replace("--", "_to_"))
     of_flow = ("-c", service.file, "--flow", pair.flow)
@@ -384,6 +390,34 @@ def a_policy_of_the_users_own_names_remote_topics(flows: Flows) -> None:
     at = ("--topic", topic, "--partition", 0, "--offset", 50)
     (there,) = answer("translate", *of_flow, *at)["offsets"]
     assert (there["remote"], there["translated"]) == (pair.remote(topic), pair.copied(topic)[0][50].offset)
+
+
+def assert_a_policy_that_changes_its_mind_moves_no_topic(flows: Flows) -> None:
+    """A running service asks about a topic once. Who asks anew does not mirror the topic under the new name."""
+    pair, service = flows.skip, flows.service
+    moody = pair.topic("moody")
+
+    def copies() -> dict[str, list[bytes | None]]:
+        known = topics.admin(pair.target).list_topics(timeout=PATIENCE).topics
+        names = [name for name in known if name.startswith(pair.remote(moody))]
+        return {name: [record.value for record in oracle.read(pair.target, name)[0]] for name in names}
+
+    pair.produce(moody, Made(None, b"first"))
+    service.wait_for("a copy", lambda: list(copies().values()) == [[b"first"]])
+    since = len(service.events)
+    os.kill(service.pid, signal.SIGHUP)
+    service.wait_for_event("configuration reloaded", since=since)
+    later = begin(pair, "later")  # found after that, by a look at all topics
+    pair.produce(moody, Made(None, b"second"))
+    service.wait_for("the same copy", lambda: list(copies().values()) == [[b"first", b"second"]])
+    assert not service.find(UNNAMED, topics=moody)
+    of_flow = ("-c", service.file, "--flow", pair.flow)
+    (found,) = json.loads(mirror("plan", *of_flow, "--json").stdout)["flows"]
+    (moved,) = [names for reason, names in found["unnamed"].items() if "another name than that of its copy" in reason]
+    assert moved == [moody] and later in {partition["topic"] for partition in found["partitions"]}
+    at = ("--topic", moody, "--partition", 0, "--offset", 1)
+    (there,) = answer("translate", *of_flow, *at)["offsets"]
+    assert [there["remote"]] == list(copies()), "the plan knows it"
 
 
 PLACES = (10, 1_500, 2_990)  # in front, in the middle, at the end

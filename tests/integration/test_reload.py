@@ -175,15 +175,22 @@ def test_an_invalid_file_changes_nothing(flow: Pair, service: Service, settings:
 
 
 def test_what_can_not_change_is_named_and_stays(flow: Pair, service: Service, settings: Settings) -> None:
-    since, first = len(service.events), flow.prefix + "first"
-    assert (
-        change(service, settings, {"compression": "gzip"}, http={"host": "127.0.0.1", "port": 1})["changed"]
-        == "nothing"
-    )
-    waiting = ["http.port", f"{flow.flow}: compression"]
-    assert service.wait_for_event(WAITING, since=since)["keys"] == "; ".join(waiting)
+    """A topic waits with the transform that may be meant for it, and holds up nothing else."""
+    since, first, masked = len(service.events), flow.prefix + "first", f"masked-{flow.prefix}"
+    topics.create(flow.source, masked)
+    flow.produce(masked, Made(None, b"not as it is"))
+    selected = settings["flows"][0]["topics"]
+    new = {"compression": "gzip", "transform": "shop.masked", "topics": [*selected, masked], "exclude_configs": ["x"]}
+    said = change(service, settings, new, http={"host": "127.0.0.1", "port": 1})
+    assert said["changed"] == f"{flow.flow}: exclude_configs"
+    *others, held = waiting = service.wait_for_event(WAITING, since=since)["keys"].split("; ")
+    assert others == ["http.port", f"{flow.flow}: compression", f"{flow.flow}: transform"]
+    assert held.startswith(f"{flow.flow}: topics (waits with transform,")
     service.wait_for("it is shown", lambda: configuration(service)["waiting"] == waiting)
     assert "take effect at the next start" in service.get("/")[1]
+    assert service.metric("mirror_config_restart_needed") == 1 and service.metric(SUCCESSFUL) == 1
+    assert topics.partitions(flow.target, flow.remote(masked)) == 0 and masked not in flow.newest_plan()["topics"]
+    change(service, settings, {"transform": None, "topics": selected})
     # A test before this one has brought partitions, which get a task within seconds.
     service.wait_for("it is ready", lambda: service.get("/readyz")[0] == 200)
     flow.produce(first, Made(None, b"on"))

@@ -14,8 +14,10 @@ from mirror.commands.plan.as_text import shown
 from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.kafka.cluster import ClusterAdmin, Refusals
+from mirror.kafka.topic_configs import TopicConfigAdmin
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.target.timestamps import KEEP
+from mirror.topics.config_rules import EXCLUDED_CONFIGS, EXCLUDED_PREFIXES, Rules
 from mirror.topics.creation import ANY_TIME
 from tests.conftest import Addresses
 from tests.harness import configuration, topics
@@ -40,6 +42,28 @@ CLUSTERS_OWN = {
     "message_timestamp_after_max_ms": 5_000_000_000_000,
     "leader_replication_throttled_replicas": "*",
     "follower_replication_throttled_replicas": "*",
+    "local_retention_ms": 1_000,
+    "local_retention_bytes": 1_000,
+}
+UNKNOWN_THERE = "Unknown topic config name"
+# What Kafka 4.2 without tiered storage answers to a value of each key that is never copied; "": it would take it.
+ANSWERS = {
+    ("confluent.tier.enable", "true"): UNKNOWN_THERE,
+    ("follower.replication.throttled.replicas", "*"): "",
+    ("leader.replication.throttled.replicas", "*"): "",
+    ("local.retention.bytes", "1000"): "",
+    ("local.retention.ms", "1000"): "",
+    ("message.downconversion.enable", "true"): UNKNOWN_THERE,
+    ("message.format.version", "3.0-IV1"): UNKNOWN_THERE,
+    ("message.timestamp.after.max.ms", "1"): "",
+    ("message.timestamp.before.max.ms", "1"): "",
+    ("message.timestamp.difference.max.ms", "1"): UNKNOWN_THERE,
+    ("message.timestamp.type", "LogAppendTime"): "",
+    ("min.insync.replicas", "2"): "",
+    ("remote.log.copy.disable", "true"): "",
+    ("remote.log.delete.on.disable", "true"): "",
+    ("remote.storage.enable", "true"): "Tiered Storage functionality is disabled in the broker",
+    ("unclean.leader.election.enable", "true"): "",
 }
 
 
@@ -146,11 +170,11 @@ def test_later_changes_are_followed(flows: tuple[Pair, Pair, Service]) -> None:
 
 def test_what_belongs_to_a_cluster_or_to_mirror_is_never_touched(flows: tuple[Pair, Pair, Service]) -> None:
     for pair in flows[:2]:
-        topic = pair.topic("clusters-own", retention_ms=1_000_000)
+        topic = pair.topic("clusters-own", retention_ms=1_000_000, local_retention_ms=5)
         pair.produce(topic, Made(None, b"x"))
         pair.await_same(topic)
         before = {key: value for key, value in own(pair.target, pair.remote(topic)).items() if key != "retention.ms"}
-        assert before.items() >= (ANY_TIME | KEEP).items()
+        assert before.items() >= (ANY_TIME | KEEP).items() and not any(key.startswith("local.") for key in before)
         topics.configure(pair.source, topic, **CLUSTERS_OWN, max_message_bytes=500_000)
         topics.configure(
             pair.source, topic, retention_ms=2_000_000
@@ -159,6 +183,26 @@ def test_what_belongs_to_a_cluster_or_to_mirror_is_never_touched(flows: tuple[Pa
         after = own(pair.target, pair.remote(topic))
         assert {key: after.get(key) for key in before} == before
         assert not after.keys() & ({key.replace("_", ".") for key in CLUSTERS_OWN} - before.keys())
+
+
+def test_what_the_target_would_answer_to_keys_that_are_never_copied(
+    _local_brokers: Addresses, prefix: str, tmp_path: Path
+) -> None:
+    """It takes some, and would then be altered. For each of the others it would refuse all changes of the topic."""
+    pair = Pair(*_local_brokers, f"n{prefix[-7:-1]}", prefix)
+    (flow,) = load(pair.service(tmp_path).file, {}).flows
+    rules, target = Rules.of(flow), TopicConfigAdmin(flow.target)
+    keys = {key for key, _ in ANSWERS}
+    assert keys >= EXCLUDED_CONFIGS and all(any(key.startswith(each) for key in keys) for each in EXCLUDED_PREFIXES)
+    topic = topics.create(pair.target, f"{prefix}answers")
+    said = {}
+    for number, (key, value) in enumerate(ANSWERS):
+        assert not rules.copies(key)
+        refused = target.alter({topic: {"retention.ms": str(number), key: value}})
+        said[key, value] = refused[topic].str() if refused else ""
+        assert own(pair.target, topic).get("retention.ms") != str(number) or not refused, "it makes all changes or none"
+    assert {each: bool(answer) for each, answer in said.items()} == {each: bool(a) for each, a in ANSWERS.items()}, said
+    assert all(ANSWERS[each] in answer for each, answer in said.items()), said
 
 
 def test_the_largest_batch_is_only_raised(flows: tuple[Pair, Pair, Service]) -> None:

@@ -64,7 +64,14 @@ PLAN = Plan(
 )
 PLANS = (
     PLAN,
-    replace(PLAN, stop=False, active_active=True, unmarked={"primary.events": THERE}, group="mirror-primary-backup"),
+    replace(
+        PLAN,
+        stop=False,
+        active_active=True,
+        unmarked={"primary.events": THERE},
+        group="mirror-primary-backup",
+        configs_from=(PRIMARY,),
+    ),
     Plan(LEADER, 1, {}, ()),
 )
 INTENTS = (Plan(LEADER, 8, PLAN.topics, (), clusters=PLAN.clusters, origins=PLAN.origins),)

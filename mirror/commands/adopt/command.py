@@ -20,6 +20,7 @@ from mirror.commands.status import read_status
 from mirror.commands.text_table import Cell, table
 from mirror.control.reported_positions import reported_positions
 from mirror.errors import ConfigError, MirrorError
+from mirror.groups.selected import selected
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
 from mirror.naming import ReplicationPolicy
@@ -29,7 +30,6 @@ from mirror.target.connect_offsets import Sync, Written
 from mirror.target.position_reader import PositionReader
 from mirror.template import offset_syncs_topics
 from mirror.text import plural
-from mirror.topics.selected import selected
 
 
 @dataclass(frozen=True, slots=True)

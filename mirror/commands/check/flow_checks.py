@@ -26,10 +26,10 @@ from mirror.commands.plan.dry_run import dry_run
 from mirror.control.newest_plan import newest_plan
 from mirror.control.other_flows import OtherFlows
 from mirror.errors import ClusterAway, FlowError, PartitionError
+from mirror.groups.selected import selected
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import duration, plural
-from mirror.topics.selected import selected
 from mirror.unmatched_entries import matches_nothing
 
 AHEAD = 5_000  # ms that a record's timestamp may be in the future

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirror.groups.flow_back import FlowBack
+from mirror.groups.selected import selected
 from mirror.groups.source_groups import taking_part
 from mirror.kafka.cluster import ClusterAdmin, chunks
 from mirror.kafka.subjects import own_subject
 from mirror.settings import Cluster, Flow
 from mirror.template import HEARTBEATS
-from mirror.topics.selected import selected
 
 NAMES_MAX = 100  # names in one command
 READ_SOURCE = frozenset({"DESCRIBE", "READ"})

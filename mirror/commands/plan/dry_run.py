@@ -107,7 +107,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         flow.name,
         {n: (count, {**own, **KEEP, **ANY_TIME}) for n, (count, own) in changes.create.items() if n not in lost_topics},
         {name: (changes.existing[name], count) for name, count in changes.grow.items()},
-        config_changes(flow, certain, changes.existing),
+        () if others.configs_kept_by else config_changes(flow, certain, changes.existing),
         acls,
         tuple(changes.internal),
         _on_source(flow, source),

@@ -12,13 +12,13 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.commands.verify import surviving_syncs
 from mirror.commands.verify.digests import Stretch
 from mirror.errors import ConfigError, MirrorError, PositionUnstable
+from mirror.groups.selected import selected
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
 from mirror.text import duration, plural
-from mirror.topics.selected import selected
 
 STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
 POSITION_WITHIN = 5.0  # seconds to catch a busy partition between two transactions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from mirror.kafka.certificates import HTTP, expiry
 from mirror.status.cluster_status import ClusterStatus
 from mirror.web.metrics.labels import CLUSTER
 
@@ -25,7 +26,8 @@ class ClusterMetrics:
         )
         self.certificate = GaugeMetricFamily(
             "mirror_certificate_expiry_timestamp_seconds",
-            "When a certificate that the configuration names expires; of several in one file, the first.",
+            "When a certificate that the configuration names expires; of several in one file, the first. "
+            "That of the HTTP server has no cluster.",
             labels=(*CLUSTER, "kind"),
             unit="seconds",
         )
@@ -37,3 +39,9 @@ class ClusterMetrics:
         self.authentication.add_metric((status.alias,), status.authentication_errors)
         for kind, expires in status.certificates.items():
             self.certificate.add_metric((status.alias, kind), expires)
+
+    def add_http(self, certificate: str | None) -> None:
+        """Add the certificate of the service's HTTP server, of which this is the file. It belongs to no cluster."""
+        expires = expiry(certificate)
+        if expires is not None:
+            self.certificate.add_metric(("", HTTP), expires)

@@ -41,13 +41,13 @@ class TopicMetrics:
     def __init__(self) -> None:
         self.latency = HistogramMetricFamily(
             "mirror_source_replication_latency_seconds",
-            "Commit on the target minus record timestamp.",
+            "Commit on the target minus record timestamp; on the batch path, minus its batch's newest.",
             labels=TOPIC,
             unit="seconds",
         )
         self.age = SummaryMetricFamily(
             "mirror_source_record_age_seconds",
-            "Start of the record's transaction minus record timestamp.",
+            "Start of the record's transaction minus record timestamp; on the batch path, minus its batch's newest.",
             labels=TOPIC,
             unit="seconds",
         )
@@ -112,7 +112,9 @@ class PartitionCounters:
 
         self.records = counter("mirror_source_records", "Records committed on the target.", "records")
         self.bytes = counter(
-            "mirror_source_bytes", "Bytes of keys, values and headers committed on the target.", "bytes"
+            "mirror_source_bytes",
+            "Bytes of keys, values and headers committed on the target; on the batch path, of whole batches.",
+            "bytes",
         )
         self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
         self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")

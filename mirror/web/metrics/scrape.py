@@ -33,10 +33,13 @@ class Metrics(Collector):
         labels: Literal["partition", "topic"] = "partition",
         configuration: ConfigurationStatus | None = None,
         clusters: Iterable[ClusterStatus] = (),
+        http_certificate: str | None = None,
     ) -> None:
+        """`http_certificate` is the file with the HTTP server's certificate. It is read at each scrape."""
         self._flows = list(flows)
         self._configuration = configuration or ConfigurationStatus()
         self._clusters = list(clusters)
+        self._http_certificate = http_certificate
         self._fine = PARTITION if labels == "partition" else TOPIC
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -53,6 +56,7 @@ class Metrics(Collector):
         clusters, service = ClusterMetrics(), ServiceMetrics(self._configuration.view)
         for cluster in self._clusters:
             clusters.add(cluster)
+        clusters.add_http(self._http_certificate)
         for status in self._flows:
             for of_flow in of_flows:
                 of_flow.add(status)

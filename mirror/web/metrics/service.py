@@ -25,3 +25,8 @@ class ServiceMetrics:
             view.succeeded_at,
             unit="seconds",
         )
+        self.restart_needed = GaugeMetricFamily(
+            "mirror_config_restart_needed",
+            "1 if keys were changed that take effect at the next start only; the log and the status page name them.",
+            float(bool(view.waiting)),
+        )

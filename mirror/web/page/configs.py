@@ -13,8 +13,14 @@ _HEADS = ("topic", "remote topic", "to be changed", "why it is not in step")
 
 
 def configs(flow: str, view: ConfigsView | None, now: float, opened: frozenset[str]) -> Element | None:
-    """The topics whose configuration is not in step, closed until somebody opens them; nothing if there is none."""
+    """The topics whose configuration is not in step, closed until somebody opens them; nothing if there is none.
+
+    Or that another flow keeps the configurations in step.
+    """
     key = f"configurations {flow}"  # no topic's name has a space
+    if view is not None and view.kept_by:
+        said = f"Topic configurations are left alone, because the flow {view.kept_by} brings them the other way."
+        return tag("p", said, class_="quiet")
     if view is None or not view.topics:
         return None
     more = len(view.topics) - CONFIGS_MAX

@@ -14,9 +14,9 @@ from mirror.config.flow_model import FlowDefaultsModel
 from mirror.config.load import checked
 from mirror.config.model import RootModel
 from mirror.config.reload import Configuration
-from mirror.config.reload_effects import EFFECTS, Blend, Effect, blend
+from mirror.config.reload_blend import Blend, blend
+from mirror.config.reload_effects import EFFECTS, Effect
 from mirror.control.task_settings import TaskSettings
-from mirror.errors import ConfigError
 from mirror.settings import TopicSettings
 
 BASE = """\
@@ -110,16 +110,36 @@ def test_a_name_of_the_group_that_is_the_default_one_is_no_change(tmp_path: Path
     assert not found.applied and not found.waiting
 
 
-def test_changes_that_need_each_other_are_not_taken_in_part(tmp_path: Path) -> None:
-    """Both files are valid: the one has no common name, the other one aliases in the names. The blend is a loop."""
-    apart = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
-    apart += "  - {source: b, target: a, topics: [bills], replication_policy: identity}\n"
-    named = BASE.replace("topics: [orders]", "topics: ['.*']") + "  - {source: b, target: a, topics: ['.*']}\n"
-    with pytest.raises(ConfigError) as raised:
-        blended(tmp_path, named, apart)
-    (problem,) = raised.value.problems
-    assert problem.startswith("a->b: replication_policy, b->a: replication_policy can't change while the service runs")
-    assert "records would go round for ever" in problem and problem.endswith("start the service again")
+def test_a_flow_whose_new_keys_do_not_go_with_what_waits_keeps_the_old_ones(tmp_path: Path) -> None:
+    """Both files are valid: in the new one nothing brings records back. But that flow runs until the next start.
+
+    What is not about the other flow changes.
+    """
+    before = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
+    others = "  - {source: a, target: c, topics: [x]}\n"
+    back = "  - {source: b, target: a, topics: [bills], replication_policy: identity}\n"
+    after = before.replace("[orders]", "[orders, bills]") + others.replace("[x]", "[y]") + "log: {level: debug}\n"
+    found = blended(tmp_path, after, before + others + back)
+    assert found.applied == ("log.level", "a->c: topics")
+    removed, held = found.waiting
+    assert removed == "b->a: the flow was removed"
+    assert held.startswith("a->b: topics (all of the flow's keys wait") and "records would go round for ever" in held
+    assert found.root.flows[0] == root(tmp_path, before + others + back).flows[0]
+
+
+def test_flows_are_not_in_conflict_with_one_that_waits(tmp_path: Path) -> None:
+    """They swap their topics, and a key of the one waits. So the other one can't have its topics either."""
+    before = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
+    before += "  - {source: c, target: b, topics: [bills], replication_policy: identity}\n"
+    after = before.replace("orders", "x").replace("bills", "orders").replace("x", "bills")
+    assert blended(tmp_path, after, before).applied == ("a->b: topics", "c->b: topics")
+    grouped = after.replace("[orders],", "[orders], groups: {sync: true}, exactly_once: true,")
+    base = before.replace("[bills],", "[bills], exactly_once: false,")
+    found = blended(tmp_path, grouped, base)
+    assert not found.applied and found.root == root(tmp_path, base)
+    needs, other = found.waiting
+    assert needs.startswith("c->b: topics, groups.sync, exactly_once (all of the flow's keys wait")
+    assert other.startswith("a->b: topics (all of the flow's keys wait") and "writes to bills of the same" in other
 
 
 def test_the_mark_waits_for_the_next_start(tmp_path: Path) -> None:
@@ -129,11 +149,11 @@ def test_the_mark_waits_for_the_next_start(tmp_path: Path) -> None:
     marked = apart.replace("identity", "identity, active_active: true")
     found = blended(tmp_path, marked, apart)
     assert (found.applied, found.waiting) == ((), ("a->b: active_active", "b->a: active_active"))
-    with pytest.raises(ConfigError) as raised:
-        blended(tmp_path, marked.replace("[bills]", "[orders]"), apart)
-    (problem,) = raised.value.problems
-    assert problem.startswith("a->b: active_active, b->a: active_active can't change while the service runs")
-    assert "records would go round for ever" in problem and problem.endswith("start the service again")
+    found = blended(tmp_path, marked.replace("[bills]", "[orders]"), apart)
+    assert not found.applied and found.root == root(tmp_path, apart)
+    *waiting, held = found.waiting
+    assert waiting == ["a->b: active_active", "b->a: active_active"]
+    assert held == "b->a: topics (waits with active_active, which may be meant for the same topics)"
 
 
 def with_entries(entries: str, topics: str = "orders, bills") -> str:
@@ -184,20 +204,74 @@ def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_st
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "topics", "waiting", "key"),
     [
-        BASE.replace("topics: [orders]", "topics: [orders, bills], transform: shop.f"),
-        with_entries("bills: {transform: shop.f}"),
-        with_entries("orders: {transform: shop.f, on_data_loss: skip}", topics="orders"),
+        pytest.param(
+            BASE.replace("topics: [orders]", "topics: [orders, bills], transform: shop.f"),
+            "topics", ["a->b: transform"], "transform", id="of the flow",
+        ),
+        pytest.param(
+            with_entries("bills: {transform: shop.f, on_data_loss: skip}").replace("orders,", "orders, cash,"),
+            "topics, topic_settings.bills.on_data_loss, topic_settings.bills.transform", [],
+            "topic_settings.bills.transform", id="of a topic that comes",
+        ),
+        pytest.param(
+            with_entries("orders: {transform: shop.f}, bills: {transform: shop.f}").replace("orders,", "orders, cash,"),
+            "topics, topic_settings.bills.transform", ["a->b: topic_settings.orders.transform"],
+            "topic_settings.bills.transform", id="of two",
+        ),
+        *(
+            pytest.param(
+                BASE.replace("topics: [orders]", f"topics: [orders, bills], append_to_existing: true, {key}: {value}"),
+                "topics, append_to_existing", [f"a->b: {key}"], key, id=key,
+            )
+            for key, value in {
+                "start": "latest", "group": "another", "replication_policy": "identity", "separator": "_",
+                "remote_topic": "'eu.{topic}'",
+            }.items()
+        ),
+        pytest.param(
+            BASE.replace("[orders]", "[orders, bills]").replace("a:9092", "elsewhere:9092"),
+            "topics", ["clusters.a.bootstrap.servers"], "clusters.a.bootstrap.servers", id="the cluster",
+        ),
     ],
-)
-def test_nothing_changes_beside_a_transform_that_can_not(tmp_path: Path, changed: str) -> None:
-    """If other keys changed alone, a topic could be copied as it is whose records the transform is to mask."""
-    for before, after in ((BASE, changed), (changed, BASE)):
-        with pytest.raises(
-            ConfigError, match=r"transform.* can't change while the service runs, and a transform may be"
-        ):
-            blended(tmp_path, after, before)
+)  # fmt: skip
+def test_topics_come_only_with_what_says_how_they_begin(
+    tmp_path: Path, changed: str, topics: str, waiting: list[str], key: str
+) -> None:
+    """Otherwise a topic could be copied as it is whose records the transform is to mask. All else changes."""
+    found = blended(tmp_path, changed.replace("source: a,", "source: a, throttle: 1MB,") + "log: {level: debug}\n")
+    assert found.applied == ("log.level", "a->b: throttle")
+    *others, held = found.waiting
+    assert others == waiting
+    assert held == f"a->b: {topics} (waits with {key}, which may be meant for the same topics)"
+    assert [(flow.topics, flow.topic_settings) for flow in found.root.flows] == [(["orders"], {})]
+
+
+def test_nothing_is_appended_to_before_the_start_that_is_meant_for_it(tmp_path: Path) -> None:
+    """Or a topic that waits for a decision about its records would be copied once more from its beginning."""
+    changed = with_entries("orders: {start: latest}").replace("topics:", "append_to_existing: true, topics:")
+    found = blended(tmp_path, changed)
+    assert found.applied == ("a->b: topics",) and not found.root.flows[0].append_to_existing
+    start, held = found.waiting
+    assert start == "a->b: topic_settings.orders.start" and held.startswith("a->b: append_to_existing (waits with")
+    assert blended(tmp_path, BASE.replace("topics:", "append_to_existing: true, topics:")).applied
+
+
+def test_topics_do_not_go_without_their_transform(tmp_path: Path) -> None:
+    """Tasks keep it. If such a topic came back without it, it would be copied with it."""
+    before = with_entries("bills: {transform: shop.f}")
+    found = blended(tmp_path, BASE + "log: {level: debug}\n", before)
+    assert found.applied == ("log.level",) and found.root.flows == root(tmp_path, before).flows
+    assert found.waiting[0] == "a->b: topic_settings.bills.transform" and found.waiting[1].startswith("a->b: topics (")
+
+
+def test_other_topics_come_beside_the_transform_of_a_topic_that_stays(tmp_path: Path) -> None:
+    changed = with_entries("orders: {transform: shop.f, on_data_loss: skip}")
+    found = blended(tmp_path, changed)
+    assert found.applied == ("a->b: topics", "a->b: topic_settings.orders.on_data_loss")
+    assert found.waiting == ("a->b: topic_settings.orders.transform",)
+    assert found.root.flows[0].topics == ["orders", "bills"]
 
 
 @pytest.mark.parametrize("own", ["", ", transform: shop.f", ", topic_settings: {bills: {transform: shop.f}}"])

@@ -18,6 +18,8 @@ from mirror.control.conflicts import (
     OtherFlow,
     OwnFlow,
     conflict,
+    copied_before,
+    copied_before_refusal,
     has_unknown_origin,
     is_relevant,
     lineage,
@@ -136,6 +138,31 @@ def test_copies_from_before_the_mark_come_back_to_a_flow_that_does_not_begin_at_
     assert "set start: latest for t in topic_settings of flow a->b and start its service again" in note
     note = str(old_copies_refusal(replace(flow, resumed={"t"}), "t", "b->a"))
     assert "whatever start says: give a a new alias in it, with a new group and start: latest for t" in note
+
+
+NEW = replace(MARKED, new={"t"})
+SAME_WAY = plan((A, B), {"t": (A,), "u": (A,)}, "t", "u").stopped()
+
+
+@pytest.mark.parametrize(
+    ("flow", "met", "topic"),
+    [
+        (NEW, SAME_WAY, "t"),
+        (NEW, replace(SAME_WAY, active_active=True), "t"),
+        (NEW, plan((A, B), {}, "t", prefix="x."), None),
+        (NEW, plan((C, B), {}, "t"), None),
+        (NEW, plan((), {}, "t"), None),
+        (MARKED, SAME_WAY, None),
+        (replace(NEW, active_active=False), SAME_WAY, None),
+        (replace(NEW, clusters=()), SAME_WAY, None),
+    ],
+)
+def test_with_the_mark_what_an_ended_flow_has_copied_is_not_copied_again(
+    flow: OwnFlow, met: Plan, topic: str | None
+) -> None:
+    assert copied_before(flow, Statement.decode(met.encode())) == topic
+    note = str(copied_before_refusal(flow, "t", "x->b"))
+    assert "flow a->b: records of t that flow x->b has copied to b would be copied again; set start: latest" in note
 
 
 def test_the_mark_changes_nothing_for_flows_that_write_to_one_topic() -> None:

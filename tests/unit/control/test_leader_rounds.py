@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from mirror.control import leader_rounds
 from mirror.control.leader_rounds import LeaderRounds, RoundResult
 from mirror.errors import FlowError
 from mirror.groups import group_rounds
 from mirror.groups.group_rounds import GroupRounds
 from mirror.model import Topic
+from mirror.status.config_overview import configs_view
 from mirror.topics import acl_rounds, config_rounds
 from mirror.topics.acl_rounds import AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
@@ -66,12 +68,17 @@ class Told:
         self.sync = sync
         self.found: list[RoundResult] = []
         self.trusted = Trusted({"t": Topic("primary.t", "id", 1, 0)}, frozenset())
+        self.looks = 0
         kinds: dict[str, Callable[[], LeaderRounds[Any]]] = {
             "groups": lambda: GroupRounds(QUICK, self.found.append),
-            "configurations": lambda: ConfigRounds(QUICK, lambda: self.trusted, self.found.append),
-            "ACLs": lambda: AclRounds(QUICK, lambda: self.trusted, self.found.append),
+            "configurations": lambda: ConfigRounds(QUICK, self.look, self.found.append),
+            "ACLs": lambda: AclRounds(QUICK, self.look, self.found.append),
         }
         self.rounds = kinds[kind]()
+
+    def look(self) -> Trusted:
+        self.looks += 1
+        return self.trusted
 
     @property
     def last(self) -> RoundResult:
@@ -99,6 +106,21 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     found = Told(request.param, sync)
     yield found
     found.await_end()
+
+
+def test_configurations_that_another_flow_keeps_are_left_alone_until_it_does_not(told: Told) -> None:
+    if not isinstance(told.rounds, ConfigRounds):
+        return
+    told.sync.why = ""
+    told.rounds.kept_by = "backup->primary"
+    told.rounds.start()
+    until("it is told", lambda: bool(told.found) and getattr(told.last, "kept_by", "") == "backup->primary")
+    assert isinstance(told.last, ConfigRound)
+    view = configs_view(told.last)
+    assert view.kept_by == "backup->primary" and view.at is not None and not told.sync.rounds
+    told.rounds.kept_by = ""
+    told.await_rounds()
+    until("it is not told any more", lambda: not getattr(told.last, "kept_by", ""))
 
 
 def test_rounds_that_never_succeed_are_as_old_as_the_flow_leader_tries(told: Told) -> None:
@@ -154,6 +176,32 @@ def test_other_settings_do_not_make_rounds_look_younger_but_another_lead_does(to
     told.rounds.start()
     until("it is told anew", lambda: bool(told.found))
     assert told.last.at > second
+
+
+SELDOM = replace(QUICK, sync_acls_interval=3_600.0, sync_topic_configs_interval=3_600.0)
+
+
+@pytest.mark.parametrize("told", ["configurations", "ACLs"], indirect=True)
+def test_a_round_that_has_failed_is_not_repeated_at_each_look_nor_after_the_whole_interval(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (config_rounds, acl_rounds):
+        monkeypatch.setattr(module, "LOOK_INTERVAL", 0.01)
+    told.rounds.reconfigure(SELDOM)
+    told.rounds.start()
+    until("it has failed", lambda: bool(told.found) and told.last.problem == DENIED)
+    told.trusted = Trusted({**told.trusted.topics, "u": Topic("primary.u", "id", 1, 0)}, frozenset())
+    until("some looks", lambda: told.looks > 20)
+    assert told.sync.rounds == 1, "not even for another topic"
+    told.await_end()
+    monkeypatch.setattr(leader_rounds, "RETRY", 0.05)
+    told.rounds.start()
+    told.await_rounds()
+    told.sync.why = ""
+    until("it succeeds", lambda: told.last.has_ended and not told.last.problem)
+    rounds, looks = told.sync.rounds, told.looks
+    until("more looks", lambda: told.looks > looks + 20)
+    assert told.sync.rounds == rounds, "now the interval counts"
 
 
 @pytest.mark.parametrize("told", ["configurations"], indirect=True)

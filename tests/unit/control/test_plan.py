@@ -24,8 +24,13 @@ slices = st.lists(st.frozensets(partitions, max_size=6), max_size=4).map(tuple)
 ids = st.lists(names, max_size=3).map(tuple)
 origins = st.dictionaries(names, ids, max_size=3)
 plans = st.builds(
-    lambda topics, slices, unmarked, **rest: Plan(
-        topics=topics | known(slices), slices=disjoint(slices), active_active=bool(unmarked), unmarked=unmarked, **rest
+    lambda topics, slices, unmarked, configs_from, **rest: Plan(
+        topics=topics | known(slices),
+        slices=disjoint(slices),
+        active_active=bool(unmarked),
+        unmarked=unmarked,
+        configs_from=configs_from if unmarked else (),
+        **rest,
     ),
     service_id=names,
     generation=st.integers(1, 2**63 - 1),
@@ -35,6 +40,7 @@ plans = st.builds(
     clusters=st.just(()) | st.tuples(names, names),
     origins=origins,
     unmarked=st.dictionaries(names, names, max_size=2),
+    configs_from=ids,
 )
 weights = st.dictionaries(partitions, st.floats(0, 1e9))
 

@@ -21,7 +21,7 @@ def test_a_group_is_in_step_when_all_its_offsets_stand_on_the_target(outcome: Gr
 
 
 def test_topics_that_are_not_mirrored_do_not_count() -> None:
-    elsewhere = replace(stands("billing", 1, GroupOutcome.UNTRANSLATED), reason=NOT_MIRRORED)
+    elsewhere = replace(stands("billing", 1, GroupOutcome.UNTRANSLATED), reason=f"{NOT_MIRRORED}: why")
     assert synced_at([stands("billing", 0), elsewhere], [], 9.0, {}) == {"billing": 9.0}
     assert synced_at([elsewhere], [], 9.0, {"billing": 3.0}) == {}, "no offset of it could stand there"
 

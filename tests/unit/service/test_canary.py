@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
 from mirror import settings
 from mirror.service.canary import Canary
+from mirror.settings import Flow
 from mirror.status.canary import CanaryStatus
 from tests.harness.waiting import until
 from tests.unit.test_naming import flow
@@ -37,7 +39,31 @@ def test_a_defect_that_comes_again_does_not_look_like_a_canary_that_has_just_beg
 
     until("it begins again", began_again)
     canary.stop()
-    assert told[0].at > before, "another leader's time, or that of other settings, does not count"
+    assert told[0].at > before, "another leader's time does not count"
+
+
+def test_a_reload_does_not_make_a_canary_look_younger(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[CanaryStatus] = []
+    on = flow(canary=settings.Canary(True, 1.0))
+    canary = Canary(on, defect, told.append)
+    monkeypatch.setattr(canary._thread, "_pause", 0.0)
+    arrived = CanaryStatus(on.canary_topic, 1.0, 0.5, "")
+    canary._publish(arrived)
+
+    def begun_with(wanted: Flow) -> CanaryStatus:
+        canary.reconfigure(wanted)
+        until("the thread has ended", lambda: canary._thread.join(0.1))
+        told.clear()
+        canary.start()
+        until("it begins again", lambda: told or not canary.wanted)
+        return told[0] if told else arrived
+
+    found = begun_with(replace(on, canary=settings.Canary(True, 2.0)))
+    assert (found.at, found.seconds) == (1.0, 0.5), "what has arrived last is known"
+    begun_with(flow())
+    found = begun_with(on)
+    assert found.at > 1.0 and found.seconds is None, "one that was off begins anew"
+    canary.stop()
 
 
 class SetMeanwhile(threading.Event):

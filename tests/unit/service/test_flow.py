@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from mirror.control.reports import Report
 from mirror.control.throttle_shares import Load
+from mirror.errors import FlowError
 from mirror.service import flow as module
 from mirror.service.flow import FlowRunner
 from mirror.text import BUG
@@ -56,6 +59,29 @@ def runner() -> Any:
         _status_was_made_again=threading.Event(),
         _where={"flow": "a->b"},
     )
+
+
+def refuse() -> None:
+    raise FlowError("the replication policy has not answered")
+
+
+@pytest.mark.parametrize(("leads", "stop", "kept"), [(True, False, 1), (False, False, 0), (True, True, 0)])
+def test_a_look_that_fails_leaves_no_query_that_has_ended(leads: bool, stop: bool, kept: int) -> None:
+    """What is copied goes on while a policy hangs. Before the first plan, and after an order to stop, nothing is."""
+    keep, nothing = Mock(), Mock()
+    leader = SimpleNamespace(check_still_leading=nothing, control=SimpleNamespace(plan=SimpleNamespace(stop=stop)))
+    runner: Any = SimpleNamespace(
+        status=SimpleNamespace(leads=leads),
+        _flow_leader=leader,
+        _query=SimpleNamespace(keep=keep),
+        _take_settings=nothing,
+        _keep_own_topics=nothing,
+        _look=refuse,
+    )
+    runner._keep_tasks = partial(FlowRunner._keep_tasks, runner)
+    with pytest.raises(FlowError, match="has not answered"):
+        FlowRunner._take_lead(runner)
+    assert keep.call_count == kept
 
 
 def test_a_plan_needs_no_figures(runner: Any, caplog: pytest.LogCaptureFixture) -> None:

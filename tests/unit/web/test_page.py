@@ -190,6 +190,8 @@ def test_configurations_that_are_not_in_step_are_there_with_the_reason() -> None
     assert flow["configs"]["topics_by_outcome"] == {"in_step": 0, "altered": 1, "different": 1, "hidden": 1}
     status.configs = config_round(*((f"t{n}", config_sync.ConfigOutcome.HIDDEN) for n in range(CONFIGS_MAX + 7)))
     assert "and 7 more" in shown(status).text
+    status.configs = replace(config_round(), kept_by=EVIL)
+    assert f"left alone, because the flow {EVIL} brings them the other way" in shown(status).text
 
 
 def test_acls_that_are_not_copied_are_there_with_the_reason() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from mirror.control.newest_plan import newest_plan
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
-from mirror.topic_selection import TopicSelection, select_topics
+from mirror.topic_selection import MOVED, TopicSelection, select_topics
 
 
 def selected(flow: Flow, topics: Iterable[str]) -> TopicSelection:
@@ -21,3 +21,15 @@ def selected(flow: Flow, topics: Iterable[str]) -> TopicSelection:
         return plan.holders if plan else {}
 
     return select_topics(ReplicationPolicy.of(flow), topics, holders)
+
+
+def unmirrored(flow: Flow, topics: Iterable[str]) -> dict[str, str]:
+    """Those of these source topics whose offsets can't be translated, as the flow does not mirror them; and why.
+
+    The reason is "" for a topic that nothing selects. A topic whose copy keeps an older name of a user's own policy is
+    not among them: its copy is known. It raises what `selected` does.
+    """
+    asked = set(topics)
+    found = selected(flow, asked)
+    why = {topic: reason for some in (found.left_out, found.unnamed) for reason in some for topic in some[reason]}
+    return {topic: why.get(topic, "") for topic in sorted(asked - found.remotes.keys()) if why.get(topic) != MOVED}
