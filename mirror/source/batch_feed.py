@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 from mirror.batches.fitting import RECORDS_MAX
 from mirror.batches.headers import RecordBatch
@@ -27,12 +28,22 @@ class LeaveBatchPath(Exception):
 
 
 class Held:
-    """The memory of one answer. Its batches are parts of it, so it is free when the last of them is."""
+    """The memory of one answer. Its batches are parts of it, so it is free when the last of them is.
+
+    A context manager: while the answer is read, it is not free.
+    """
 
     def __init__(self, size: int, freed: Callable[[int], None]) -> None:
         self._size = size
         self._freed = freed
         self._spans = 0
+
+    def __enter__(self) -> Self:
+        self.retain()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def retain(self) -> None:
         """One more span has batches of it."""

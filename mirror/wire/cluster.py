@@ -18,6 +18,7 @@ from mirror.wire.requests import Request
 
 T = TypeVar("T")
 
+TOPICS_AT_ONCE = 100  # in a request for metadata: reading an answer for many partitions holds up everything else
 OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
 # The most connections to one broker, by purpose. Their sum is the hard bound.
 MOST_CONNECTIONS: Mapping[str, int] = {OTHER_PURPOSE: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
@@ -86,11 +87,12 @@ class Cluster:
         if not topics:
             return
         self._turn += 1
-        found = await self.ask(metadata(topics))
-        for name in topics & found.topics.keys():
-            if found.topics[name].id == self.topic_id(name):
-                for partition, leader in found.topics[name].leaders.items():
-                    self.hint(name, partition, leader, found.brokers.get(leader.node))
+        for some in _few(topics):
+            found = await self.ask(metadata(some))
+            for name in some & found.topics.keys():
+                if found.topics[name].id == self.topic_id(name):
+                    for partition, leader in found.topics[name].leaders.items():
+                        self.hint(name, partition, leader, found.brokers.get(leader.node))
 
     async def topic(self, name: str) -> DescribedTopic:
         """The topic as it is now. Raises Unavailable while no broker knows it."""
@@ -204,6 +206,9 @@ class Cluster:
         return self._pools[address]
 
     async def _describe(self, topics: Set[str]) -> dict[str, DescribedTopic]:
+        return {name: topic for some in _few(topics) for name, topic in (await self._describe_few(some)).items()}
+
+    async def _describe_few(self, topics: Set[str]) -> dict[str, DescribedTopic]:
         found = await self.ask(metadata(topics))
         if not found.brokers:  # a broker that has just started knows of none
             raise Unavailable("the cluster has no brokers")
@@ -239,3 +244,9 @@ class Cluster:
             return found
 
         return coordinators_of
+
+
+def _few(topics: Set[str]) -> list[frozenset[str]]:
+    """The topics, some at a time. No topics at all are one set, too, for that asks for the brokers."""
+    names = sorted(topics)
+    return [frozenset(names[at : at + TOPICS_AT_ONCE]) for at in range(0, len(names) or 1, TOPICS_AT_ONCE)]

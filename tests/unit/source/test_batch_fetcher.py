@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -12,7 +13,7 @@ import pytest
 
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
-from mirror.errors import Refused, Unavailable, WireError
+from mirror.errors import Malformed, Refused, Unavailable, WireError
 from mirror.source import batch_fetcher, batch_reading, broker_fetches
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
@@ -386,6 +387,57 @@ def test_a_broker_without_room_for_sessions_is_asked_for_everything() -> None:
                 assert (asked.session, asked.positions) == ((before, bool(before)), {0: (at, 4, 0 if at else -1)})
                 future.set_result(reply(fetched(0, log(at, 5)), session=now))
                 assert await read(feed) == [(at, at + 4)]
+
+    asyncio.run(run())
+
+
+def test_an_answer_for_many_partitions_lets_others_have_their_turn() -> None:
+    """Meanwhile the loop runs what else there is to do."""
+    many = 20 * broker_fetches.AT_ONCE
+    turns: list[int] = []
+
+    async def others(feeds: list[Feed]) -> None:
+        while feeds[-1].drained:
+            turns.append(sum(not each.drained for each in feeds))
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feeds = [fetcher.open(TOPIC, number, 0) for number in range(many)]
+            asked, future = await source.asked.get()
+            while len(asked.positions) < many:  # they come in while the first are asked for
+                future.set_result(reply())
+                asked, future = await source.asked.get()
+            future.set_result(reply(*(fetched(number, log(0, 1)) for number in range(many))))
+            await others(feeds)
+            steps = [after - before for before, after in itertools.pairwise(turns)]
+            assert len(turns) > 15 and max(steps) <= broker_fetches.AT_ONCE, turns
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("good", [False, True])
+def test_a_broker_whose_answers_can_not_be_read_keeps_no_partition(
+    good: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Perhaps its batches are larger than the wire client takes; the record path may say so. One is no reason."""
+    monkeypatch.setattr(broker_fetches, "RETRY", 0.001)
+    most = broker_fetches.UNREADABLE_MAX
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            for number in range(2 * most if good else most):
+                _, future = await source.asked.get()
+                if good and number == most - 1:
+                    future.set_result(reply(fetched(0, log(5, 1))))
+                else:
+                    future.set_exception(Malformed("1 GB"))
+            if good:
+                assert await read(feed) == [(5, 5)]
+            with pytest.raises(LeaveBatchPath, match=f"unreadable at offset {5 + good}"):
+                await taken(feed)
+            assert "can't be read: 1 GB" in caplog.text
 
     asyncio.run(run())
 

@@ -16,13 +16,15 @@ from mirror.commands.verify.record_reader import _Fetches
 from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire import pool
 from mirror.wire.access import access
-from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
+from mirror.wire.cluster import MOST_CONNECTIONS, TOPICS_AT_ONCE, Cluster
 from mirror.wire.connection import Connection
+from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, DescribedTopic, Leader
 from mirror.wire.pool import Pool
 from mirror.wire.requests import Request
+from mirror.wire.writer import Writer
 
 ADDRESSES = {1: ("a", 1), 2: ("b", 2), 3: ("c", 3)}
 ID, OTHER_ID = b"1" * 16, b"2" * 16
@@ -253,6 +255,37 @@ def test_many_questions_are_one_request() -> None:
         cluster.forget_leader("t", 0)
         await cluster.leader("t", 0)
         assert cluster.asked == ["Metadata"] * 2
+
+    run(main())
+
+
+def test_many_topics_are_described_some_at_a_time() -> None:
+    """Reading an answer with all of them would hold up everything else."""
+    asked: list[list[str]] = []
+
+    class Large(Scripted):
+        async def ask(self, request: Request[Any]) -> Any:
+            writer = Writer(12, True)
+            request.write(writer)
+            names = Cursor(b"".join(map(bytes, writer.parts)), 12, True).array(_name, 18)
+            asked.append(names)
+            topic = DescribedTopic(0, ID, {0: Leader(1, 5)})
+            return Described(self.known, dict.fromkeys(names, topic))
+
+    def _name(answer: Cursor) -> str:
+        answer.uuid()
+        name = answer.string()
+        answer.tags()
+        return name
+
+    async def main() -> None:
+        cluster, names = Large(), [f"t{number:03}" for number in range(2 * TOPICS_AT_ONCE + 1)]
+        found = await asyncio.gather(*(cluster.leader(name, 0) for name in names))
+        assert found == [Leader(1, 5)] * len(names)
+        await cluster.refresh(set(names))
+        assert [len(each) for each in asked] == [TOPICS_AT_ONCE, TOPICS_AT_ONCE, 1] * 2
+        assert [*itertools.chain(*asked)] == names * 2
+        assert set(await cluster.brokers()) == set(ADDRESSES) and asked[6:] == [[]]
 
     run(main())
 
