@@ -67,6 +67,7 @@ class BrokerFetches:
         self._session = Session(0, 0)
         self._known: dict[Key, int] = {}  # what the session asks for: positions
         self._compares = False  # leaders, before the next request
+        self._share = 1.0  # of the memory that the last batches took, their own bytes
         self.room = asyncio.Event()
         self.task = asyncio.create_task(self._run())
 
@@ -170,7 +171,7 @@ class BrokerFetches:
         forgotten: dict[TopicKey, list[int]] = {}
         for topic_id, partition in self._known.keys() - wanted.keys():
             forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
-        limits = Limits(wait, most, partitions=len(wanted))
+        limits = Limits(wait, max(1, int(most * self._share)), partitions=len(wanted))
         positions = {key: feed.position for key, feed in wanted.items()}
         with memory.reserve(most):
             answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
@@ -194,24 +195,35 @@ class BrokerFetches:
         self._session, self._known = Session(0, 0), {}
 
     async def _receive(self, answer: FetchAnswer, wanted: dict[Key, Feed]) -> None:
-        """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out."""
-        memory = self._fetcher.memory
+        """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out.
+
+        What comes after very many small batches is left out, too, and asked for again. The next request is for less.
+        """
+        memory, size, objects = self._fetcher.memory, 0, 0
         scarce = memory.is_scarce
         with memory.hold(0 if scarce else answer.size) as whole:
             for number, (topic, fetched) in enumerate(answer.partitions, 1):
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
+                if objects > memory.bounds.answer:
+                    break
                 feed = wanted.pop((topic, fetched.partition), None) if isinstance(topic, bytes) else None
                 if feed is None or feed.ended:
                     continue
+                before = feed.size, feed.batches
                 if scarce:  # copied, so that a slow partition does not hold all of the answer
                     own = replace(fetched, records=memoryview(bytearray(fetched.records)))
                     with memory.hold(len(own.records)) as held:
                         self._give(feed, own, answer.addresses, held)
                 else:
                     self._give(feed, fetched, answer.addresses, whole)
+                size += feed.size - before[0]
+                objects += (feed.batches - before[1]) * memory.bounds.batch
+        if size:
+            self._share = size / (size + objects)
 
     def _give(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address], held: Held) -> None:
+        memory, before = self._fetcher.memory, feed.batches
         feed.stable = max(feed.stable, fetched.stable)
         if fetched.error:
             self._refused(feed, fetched, addresses)
@@ -220,7 +232,8 @@ class BrokerFetches:
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
-            read(feed, fetched, held, self._fetcher.memory.bounds.partition_answer)
+            read(feed, fetched, held, memory.bounds.partition_answer)
+        held.add((feed.batches - before) * memory.bounds.batch)
 
     def _follow(self, feed: Feed, node: int) -> None:
         """Fetch the partition from a nearer replica, if the metadata lists it. If not, the metadata may be old.

@@ -46,6 +46,7 @@ class Asked:
     wait: int  # ms
     positions: dict[int, tuple[int, int, int]]  # by partition: offset, the leader's epoch, the last batch's
     forgotten: list[int]
+    most: int  # bytes
 
 
 Reply = Callable[[Asked], FetchAnswer | WireError | None]
@@ -107,11 +108,11 @@ class Connected:
         writer = Writer(17, True)
         request.write(writer)
         answer = Cursor(b"".join(writer.parts), 17, True)
-        wait, _, _, _ = answer.int32(), answer.int32(), answer.int32(), answer.int8()
+        wait, _, most, _ = answer.int32(), answer.int32(), answer.int32(), answer.int8()
         session = answer.int32(), answer.int32()
         positions = {number: rest for _, (number, *rest) in answer.by_topic_id(_wanted, 33)}
         forgotten = [number for some in answer.array(_forgotten, 18) for number in some]
-        asked = Asked(self.node, session, wait, {n: (a, b, c) for n, (a, b, c) in positions.items()}, forgotten)
+        asked = Asked(self.node, session, wait, {n: (a, b, c) for n, (a, b, c) in positions.items()}, forgotten, most)
         future: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         self.source.asked.put_nowait((asked, future))
         return await future
@@ -218,7 +219,7 @@ def test_a_lost_session_begins_again() -> None:
 
 def test_a_partition_that_is_not_taken_does_not_hold_up_others() -> None:
     async def run() -> None:
-        async with fetching(MemoryBounds(partition=200)) as (fetcher, source):
+        async with fetching(MemoryBounds(batch=0, partition=200)) as (fetcher, source):
             slow, other = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, log(0, 9, 40)), fetched(1, log(0, 1))))
@@ -236,7 +237,7 @@ def test_a_partition_that_has_room_again_is_asked_for() -> None:
     """Its answer is still in memory, because another partition is not copied yet."""
 
     async def run() -> None:
-        async with fetching(MemoryBounds(partition=50)) as (fetcher, source):
+        async with fetching(MemoryBounds(batch=0, partition=50)) as (fetcher, source):
             first, second = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, log(0, 9)), fetched(1, log(0, 9))))
@@ -256,7 +257,7 @@ def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
 
     async def run() -> None:
         data = log(10, 10, 40)
-        async with fetching(MemoryBounds(total=2700, answer=600)) as (fetcher, source):
+        async with fetching(MemoryBounds(batch=0, total=2700, answer=600)) as (fetcher, source):
             first, second = fetcher.open(TOPIC, 0, 10), fetcher.open(TOPIC, 1, 10)
             for at in (10, 20):
                 _, future = await source.asked.get()
@@ -286,7 +287,9 @@ def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
 
     async def run() -> None:
         live, batch = slow + busy, len(log(0, 1, 1000))
-        memory = MemoryBounds(total=40 * batch, answer=10 * batch, partition=20 * batch, partition_answer=2 * batch)
+        memory = MemoryBounds(
+            batch=0, total=40 * batch, answer=10 * batch, partition=20 * batch, partition_answer=2 * batch
+        )
         async with fetching(memory) as (fetcher, source):
             feeds = [fetcher.open(TOPIC, number, 0) for number in range(live + 1)]
             in_session: set[int] = set()

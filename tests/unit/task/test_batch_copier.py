@@ -74,11 +74,10 @@ class Source:
         rest = [each for each in batches if each.first >= feed.position]
         if end > feed.position and not feed.ended:
             size = sum(len(each.data) for each in rest)
-            self.size_held += size
-            feed.add(Span(feed.position, end, tuple(rest), 3, size, Held(size, self._freed)))
+            feed.add(Span(feed.position, end, tuple(rest), 3, size, Held(size, self._count)))
 
-    def _freed(self, size: int) -> None:
-        self.size_held -= size
+    def _count(self, size: int) -> None:
+        self.size_held += size
 
 
 @dataclass
