@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 
 from mirror.commands.verify.record_reader import _Fetches
 from mirror.errors import Malformed, Unavailable, WireError
+from mirror.wire import cluster as module
 from mirror.wire import pool
 from mirror.wire.access import access
 from mirror.wire.cluster import MOST_CONNECTIONS, TOPICS_AT_ONCE, Cluster
@@ -411,6 +413,45 @@ def test_the_newest_leader_counts() -> None:
             await cluster.leader("t", 0)
         with pytest.raises(Unavailable, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await cluster.leader("t", 1)
+
+    run(main())
+
+
+@pytest.mark.parametrize("node", [1, 9])
+@pytest.mark.parametrize("named", ["in its metadata", "beside an error"])
+def test_an_epoch_that_lies_is_not_believed_for_ever(node: int, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a while the partition has no leader: an older one may be one that is cut off. Node 9 does not exist."""
+    monkeypatch.setattr(module, "DOUBTED_MAX", 0.2)
+
+    async def main() -> None:
+        cluster, lie = Scripted(), Leader(node, 2**31 - 1)
+        await cluster.leader("t", 0)
+        if named == "beside an error":
+            cluster.hint("t", 0, lie, None)
+        else:
+            cluster.leaders = {0: lie}
+            await cluster.topic("t")
+        cluster.leaders = {0: Leader(2, 6)}
+        await cluster.topic("t")
+        assert cluster.known_leader("t", 0) == lie, "nobody doubts it yet"
+        if node in ADDRESSES:
+            assert await cluster.leader("t", 0) == lie
+            cluster.forget_leader("t", 0)
+        begun = time.monotonic()
+        async with asyncio.timeout(5):
+            while cluster.known_leader("t", 0) == lie:
+                with contextlib.suppress(Unavailable):
+                    assert await cluster.leader("t", 0) == Leader(2, 6)
+                if node in ADDRESSES:
+                    cluster.forget_leader("t", 0)  # as whoever gets an error does
+        assert time.monotonic() - begun >= 0.2
+        cluster.hint("t", 0, Leader(3, 7), None)
+        assert await cluster.leader("t", 0) == Leader(3, 7)
+        monkeypatch.setattr(module, "DOUBTED_MAX", 60.0)
+        cluster.leaders = {0: Leader(1, 5)}
+        cluster.forget_leader("t", 0)
+        with pytest.raises(Unavailable):
+            await cluster.leader("t", 0)
 
     run(main())
 
