@@ -247,7 +247,7 @@ class Malformed(WireError):
     """What was read breaks Kafka's protocol. A command ends.
 
     A partition whose record batch is malformed leaves the batch path. After a malformed answer, the partition is
-    retrying.
+    retrying; after several of the source's, it leaves the batch path.
     """
 
 

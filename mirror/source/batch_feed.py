@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 from mirror.batches.fitting import RECORDS_MAX
 from mirror.batches.headers import RecordBatch
@@ -27,12 +28,29 @@ class LeaveBatchPath(Exception):
 
 
 class Held:
-    """The memory of one answer. Its batches are parts of it, so it is free when the last of them is."""
+    """The memory of one answer. Its batches are parts of it, so it is free when the last of them is.
 
-    def __init__(self, size: int, freed: Callable[[int], None]) -> None:
-        self._size = size
-        self._freed = freed
+    A context manager: while the answer is read, it is not free.
+    """
+
+    def __init__(self, size: int, count: Callable[[int], None]) -> None:
+        """`count` is called with bytes that are held from now on, and with a negative number once they are free."""
+        self.size = 0
+        self._count = count
         self._spans = 0
+        self.add(size)
+
+    def __enter__(self) -> Self:
+        self.retain()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def add(self, size: int) -> None:
+        """So many bytes more are free when the answer is."""
+        self.size += size
+        self._count(size)
 
     def retain(self) -> None:
         """One more span has batches of it."""
@@ -42,7 +60,7 @@ class Held:
         """One span is done."""
         self._spans -= 1
         if not self._spans:
-            self._freed(self._size)
+            self._count(-self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +118,7 @@ class Feed:
         self.stable = -1  # the source's last stable offset, once it is known
         self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
         self.looked_at = -1  # its position when the fetcher last looked whether it moves
-        self.size = 0  # bytes that wait
+        self.size = self.batches = 0  # bytes and batches that wait
         self._on_room = on_room  # called when a span is given back
         self._spans: deque[Span] = deque()
         self._ready = asyncio.Event()
@@ -126,6 +144,7 @@ class Feed:
         self._spans.append(span)
         self.position, self.epoch = span.end, span.epoch
         self.size += span.size
+        self.batches += len(span.batches)
         self._ready.set()
 
     def end(self, why: LeaveBatchPath | WireError | None, drop: bool = False) -> None:
@@ -173,5 +192,6 @@ class Feed:
     def done(self, span: Span) -> None:
         """The span is copied, or dropped: there is room for more."""
         self.size -= span.size
+        self.batches -= len(span.batches)
         span.held.release()
         self._on_room()

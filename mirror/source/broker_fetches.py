@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from mirror.backoff import Backoff
-from mirror.errors import Unsupported, WireError
+from mirror.errors import Malformed, Unsupported, WireError
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
 from mirror.source.batch_reading import read
 from mirror.source.fetch_memory import FetchMemory
@@ -24,6 +24,8 @@ PURPOSE = "fetch"
 WAIT = 0.5  # seconds that a broker may wait for records
 WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
 RETRY = 0.05  # seconds before a partition is looked for again after an error
+UNREADABLE_MAX = 5  # answers in a row that can't be read, before the record path gets what they may be about
+AT_ONCE = 100  # partitions of an answer, before others have their turn
 _EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
 _TOPIC_IDS = 13  # the first version of Fetch that has them
 
@@ -65,6 +67,7 @@ class BrokerFetches:
         self._session = Session(0, 0)
         self._known: dict[Key, int] = {}  # what the session asks for: positions
         self._compares = False  # leaders, before the next request
+        self._share = 1.0  # of the memory that the last batches took, their own bytes
         self.room = asyncio.Event()
         self.task = asyncio.create_task(self._run())
 
@@ -75,7 +78,7 @@ class BrokerFetches:
             self.room.set()
 
     async def _run(self) -> None:
-        backoff = Backoff(RETRY, 2.0)
+        backoff, unreadable = Backoff(RETRY, 2.0), 0
         while True:
             wanted: Mapping[Key, Feed] = {}
             try:
@@ -87,11 +90,16 @@ class BrokerFetches:
                     # once while any position is beyond what it may show, and others have live records.
                     await asyncio.sleep(min(RETRY, until - asyncio.get_running_loop().time()))
                 backoff.reset()
+                unreadable = 0
             except Unsupported:
                 self._hand_over(wanted, "source_too_old")
             except WireError as error:
                 log.debug("fetch from broker %d failed: %s", self._node, error)
                 self._begin_again()
+                unreadable = unreadable + 1 if isinstance(error, Malformed) else 0
+                if unreadable >= UNREADABLE_MAX:
+                    log.warning("answers to Fetch can't be read: %s", error)
+                    self._hand_over(wanted, "unreadable")
                 for feed in wanted.values():
                     self._lose(feed)
                 await asyncio.sleep(backoff.next())
@@ -163,7 +171,7 @@ class BrokerFetches:
         forgotten: dict[TopicKey, list[int]] = {}
         for topic_id, partition in self._known.keys() - wanted.keys():
             forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
-        limits = Limits(wait, most)
+        limits = Limits(wait, max(1, int(most * self._share)), partitions=len(wanted))
         positions = {key: feed.position for key, feed in wanted.items()}
         with memory.reserve(most):
             answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
@@ -177,7 +185,7 @@ class BrokerFetches:
             self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
         else:
             self._begin_again()  # the broker has no room for another session: each request asks for everything
-        self._receive(answer, dict(wanted))
+        await self._receive(answer, dict(wanted))
         return any(
             feed.position != positions[key] or feed.ended or self._feeds.get(key) is not feed
             for key, feed in wanted.items()
@@ -186,33 +194,36 @@ class BrokerFetches:
     def _begin_again(self) -> None:
         self._session, self._known = Session(0, 0), {}
 
-    def _receive(self, answer: FetchAnswer, wanted: dict[Key, Feed]) -> None:
-        """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out."""
-        if not self._fetcher.memory.is_scarce:
-            self._keep(answer.partitions, answer.addresses, wanted, answer.size)
-            return
-        for topic, fetched in answer.partitions:  # copied, so that a slow partition does not hold all of the answer
-            own = replace(fetched, records=memoryview(bytearray(fetched.records)))
-            self._keep([(topic, own)], answer.addresses, wanted, len(own.records))
+    async def _receive(self, answer: FetchAnswer, wanted: dict[Key, Feed]) -> None:
+        """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out.
 
-    def _keep(
-        self,
-        partitions: Sequence[tuple[bytes | str, PartitionAnswer]],
-        addresses: Mapping[int, Address],
-        wanted: dict[Key, Feed],
-        size: int,
-    ) -> None:
-        held = self._fetcher.memory.hold(size)
-        held.retain()
-        try:
-            for topic, fetched in partitions:
+        What comes after very many small batches is left out, too, and asked for again. The next request is for less.
+        """
+        memory, size, objects = self._fetcher.memory, 0, 0
+        scarce = memory.is_scarce
+        with memory.hold(0 if scarce else answer.size) as whole:
+            for number, (topic, fetched) in enumerate(answer.partitions, 1):
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                if objects > memory.bounds.answer:
+                    break
                 feed = wanted.pop((topic, fetched.partition), None) if isinstance(topic, bytes) else None
-                if feed is not None and not feed.ended:
-                    self._give(feed, fetched, addresses, held)
-        finally:
-            held.release()
+                if feed is None or feed.ended:
+                    continue
+                before = feed.size, feed.batches
+                if scarce:  # copied, so that a slow partition does not hold all of the answer
+                    own = replace(fetched, records=memoryview(bytearray(fetched.records)))
+                    with memory.hold(len(own.records)) as held:
+                        self._give(feed, own, answer.addresses, held)
+                else:
+                    self._give(feed, fetched, answer.addresses, whole)
+                size += feed.size - before[0]
+                objects += (feed.batches - before[1]) * memory.bounds.batch
+        if size:
+            self._share = size / (size + objects)
 
     def _give(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address], held: Held) -> None:
+        memory, before = self._fetcher.memory, feed.batches
         feed.stable = max(feed.stable, fetched.stable)
         if fetched.error:
             self._refused(feed, fetched, addresses)
@@ -221,7 +232,8 @@ class BrokerFetches:
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
-            read(feed, fetched, held, self._fetcher.memory.bounds.partition_answer)
+            read(feed, fetched, held, memory.bounds.partition_answer)
+        held.add((feed.batches - before) * memory.bounds.batch)
 
     def _follow(self, feed: Feed, node: int) -> None:
         """Fetch the partition from a nearer replica, if the metadata lists it. If not, the metadata may be old.

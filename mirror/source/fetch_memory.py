@@ -14,12 +14,13 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class MemoryBounds:
-    """Bounds on bytes. An answer may exceed its bound by one batch."""
+    """Bounds on bytes, what Python needs included. An answer may exceed its bound by one batch."""
 
     total: int = 64 * 2**20
     answer: int = 8 * 2**20
     partition: int = 8 * 2**20  # that waits, beyond which nothing more is asked for
     partition_answer: int = 2**20
+    batch: int = 512  # what Python needs for one beside its own bytes: 440 were measured
 
 
 BOUNDS = MemoryBounds()
@@ -58,7 +59,7 @@ class FetchMemory:
         if self.used + answer > self.bounds.total:
             return {}
         most = 1 if self.is_scarce else self.bounds.partition
-        return {key: feed for key, feed in feeds.items() if feed.size < most}
+        return {key: feed for key, feed in feeds.items() if feed.size + feed.batches * self.bounds.batch < most}
 
     @contextlib.contextmanager
     def reserve(self, answer: int) -> Iterator[None]:
@@ -71,9 +72,9 @@ class FetchMemory:
 
     def hold(self, size: int) -> Held:
         """Count the memory of an answer."""
-        self.held += size
-        return Held(size, self._freed)
+        return Held(size, self._count)
 
-    def _freed(self, size: int) -> None:
-        self.held -= size
-        self._on_room()
+    def _count(self, size: int) -> None:
+        self.held += size
+        if size < 0:
+            self._on_room()

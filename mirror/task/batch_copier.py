@@ -18,7 +18,7 @@ from mirror.settings import Flow
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.batch_session import BatchSession
-from mirror.target.batch_take_over import Owner, take_over
+from mirror.target.batch_take_over import TAKE_OVERS_MAX, Owner, Place, take_over
 from mirror.target.loading import Tokens
 from mirror.target.written import Written
 from mirror.task.batch_path_obstacles import obstacle
@@ -38,7 +38,6 @@ TRANSACTION_MAX = 4 * 2**20  # bytes
 BATCHES_MAX = 500  # in a transaction: each is a request under way
 LET_GO = "let_go"  # why it leaves the batch path, if another owner or the record path shall have it
 INTERLEAVED_WITHIN = 60.0  # seconds; who writes to the remote partition twice in that time goes on doing so
-TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may begin with thousands of partitions
 
 
 @dataclass(slots=True)
@@ -98,11 +97,13 @@ class BatchCopier:
         self._idle = False  # no records have come since it was taken over, and some time has passed
         self._against = ""  # why it stops after the running transaction; "": it does not
         self._woken = asyncio.Event()
+        self._place = Place(services.taking_over)
 
     def let_go(self, reason: str = LET_GO) -> None:
         """Stop after the running transaction: `run` raises LeaveBatchPath, for good."""
         self._against = reason
         self._woken.set()
+        self._place.give_up(self._left(reason))
         if self.feed:
             self.feed.end(self._left(reason), drop=True)
 
@@ -121,7 +122,7 @@ class BatchCopier:
         """Take the partition over, and copy. Raises LeaveBatchPath, PartitionError, WireError."""
         books, partition = self._books, self._route.partition
         try:
-            async with self._services.taking_over:
+            async with self._place:
                 with self._working():
                     session = await self._take_over()
             at = books.known.resume_from

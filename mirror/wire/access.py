@@ -18,6 +18,9 @@ from mirror.wire.oidc import Oidc, Token
 
 Address = tuple[str, int]  # host, port
 
+BATCH_MAX = "receive.message.max.bytes"  # a property. No batch of a source is larger, as librdkafka could not read it
+_BATCH_MAX = "100000000"  # its default
+
 _PORT = 9092
 _SERVER = re.compile(r"(?:[a-z_]+://)?(?P<host>\[[^]]+\]|[^:/]+)(?::(?P<port>\d{1,5}))?", re.IGNORECASE)
 _FALSE = frozenset({"false", "f", "0"})
@@ -67,6 +70,7 @@ class Access:
     tls: ssl.SSLContext | None = field(repr=False)
     login: Login | None = field(repr=False)
     on_throttled: Callable[[float], object] = field(repr=False, default=lambda _: None)
+    batch_max: int = int(_BATCH_MAX)  # bytes
 
 
 def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> Access:
@@ -89,6 +93,9 @@ def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> 
     family = properties.get("broker.address.family", "any")
     if family not in _FAMILIES:
         raise Unsupported(f"broker.address.family is {family}")
+    batch_max = properties.get(BATCH_MAX, _BATCH_MAX)
+    if not batch_max.isdecimal():
+        raise Unsupported(f"{BATCH_MAX} is {batch_max}")
     servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     return Access(
         servers=tuple(_server(server.strip()) for server in servers.split(",") if server.strip()),
@@ -96,6 +103,7 @@ def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> 
         family=_FAMILIES[family],
         tls=_tls(properties) if encrypted else None,
         login=login,
+        batch_max=int(batch_max),
     )
 
 

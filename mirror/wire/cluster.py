@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TypeVar
@@ -18,9 +19,14 @@ from mirror.wire.requests import Request
 
 T = TypeVar("T")
 
+TOPICS_AT_ONCE = 100  # in a request for metadata: reading an answer for many partitions holds up everything else
 OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
 # The most connections to one broker, by purpose. Their sum is the hard bound.
 MOST_CONNECTIONS: Mapping[str, int] = {OTHER_PURPOSE: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
+
+DOUBTED_MAX = (
+    30.0  # seconds after which an older leader counts: several brokers name none with the epoch that is doubted
+)
 
 _REPLICA_NOT_AVAILABLE = CODES["REPLICA_NOT_AVAILABLE"]  # no error here (KAFKA-1609): another replica is away
 
@@ -39,7 +45,8 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, DescribedTopic] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
-        self._doubted: set[tuple[str, int]] = set()  # their leaders may be outdated, but not their epochs
+        # Their leaders may be outdated, but for a while not their epochs. The values are since when (monotonic).
+        self._doubted: dict[tuple[str, int], float] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._former: dict[tuple[int, str], int] = {}  # coordinators that are doubted
         self._turn = 0  # how often another broker had to be asked first
@@ -86,11 +93,12 @@ class Cluster:
         if not topics:
             return
         self._turn += 1
-        found = await self.ask(metadata(topics))
-        for name in topics & found.topics.keys():
-            if found.topics[name].id == self.topic_id(name):
-                for partition, leader in found.topics[name].leaders.items():
-                    self.hint(name, partition, leader, found.brokers.get(leader.node))
+        for some in _few(topics):
+            found = await self.ask(metadata(some))
+            for name in some & found.topics.keys():
+                if found.topics[name].id == self.topic_id(name):
+                    for partition, leader in found.topics[name].leaders.items():
+                        self.hint(name, partition, leader, found.brokers.get(leader.node))
 
     async def topic(self, name: str) -> DescribedTopic:
         """The topic as it is now. Raises Unavailable while no broker knows it."""
@@ -105,6 +113,7 @@ class Cluster:
         if known is not None:
             return known
         before, turn = self._leaders.get((topic, partition)), self._turn
+        self.forget_leader(topic, partition)
         try:
             found = (await self.topic(topic)).leaders.get(partition)
             if found is None:
@@ -140,7 +149,7 @@ class Cluster:
 
     def forget_leader(self, topic: str, partition: int) -> None:
         """Ask for the leader again when it is needed next."""
-        self._doubted.add((topic, partition))
+        self._doubted.setdefault((topic, partition), time.monotonic())
 
     def hint(self, topic: str, partition: int, leader: Leader, address: Address | None) -> None:
         """Take a leader that a broker has named in its answer (KIP-951), if it is newer than what we know."""
@@ -150,7 +159,7 @@ class Cluster:
         if address:
             self._brokers[leader.node] = address
         self._leaders[topic, partition] = leader
-        self._doubted.discard((topic, partition))
+        self._doubted.pop((topic, partition), None)
 
     async def coordinator(self, kind: int, name: str) -> int:
         """The node that coordinates a name, as far as is known, or as it is now."""
@@ -204,6 +213,9 @@ class Cluster:
         return self._pools[address]
 
     async def _describe(self, topics: Set[str]) -> dict[str, DescribedTopic]:
+        return {name: topic for some in _few(topics) for name, topic in (await self._describe_few(some)).items()}
+
+    async def _describe_few(self, topics: Set[str]) -> dict[str, DescribedTopic]:
         found = await self.ask(metadata(topics))
         if not found.brokers:  # a broker that has just started knows of none
             raise Unavailable("the cluster has no brokers")
@@ -225,10 +237,12 @@ class Cluster:
         same = before is not None and before.id == topic.id
         for partition, leader in topic.leaders.items():
             known = self._leaders.get((name, partition)) if same else None
+            since = self._doubted.get((name, partition), float("inf"))
             # A broker that knows only an older leader has old metadata.
-            if leader.node >= 0 and not (known and known.epoch > leader.epoch):
+            older = known and known.epoch > leader.epoch and time.monotonic() - since < DOUBTED_MAX
+            if leader.node >= 0 and not older:
                 self._leaders[name, partition] = leader
-                self._doubted.discard((name, partition))
+                self._doubted.pop((name, partition), None)
 
     def _finder(self, kind: int) -> Callable[[Set[str]], Awaitable[Mapping[str, Coordinator]]]:
         async def coordinators_of(names: Set[str]) -> Mapping[str, Coordinator]:
@@ -239,3 +253,9 @@ class Cluster:
             return found
 
         return coordinators_of
+
+
+def _few(topics: Set[str]) -> list[frozenset[str]]:
+    """The topics, some at a time. No topics at all are one set, too, for that asks for the brokers."""
+    names = sorted(topics)
+    return [frozenset(names[at : at + TOPICS_AT_ONCE]) for at in range(0, len(names) or 1, TOPICS_AT_ONCE)]

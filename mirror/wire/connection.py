@@ -86,7 +86,7 @@ class Connection:
         self._login_until = float("inf")
         self._logging_in: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._incoming = Incoming(self.name, stream, self._expected, self._answered, self._extend)
+        self._incoming = Incoming(self.name, stream, access.batch_max, self._expected, self._answered, self._extend)
         stream.on_readable, stream.on_writable = self._readable, self._flush
         stream.start()
 

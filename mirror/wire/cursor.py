@@ -16,7 +16,7 @@ bytes_ = bytes  # the class has a method of that name
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "bhiq")
 _UUID = 16  # bytes
-ITEMS_MAX = 2**21  # of all lists and tagged fields of an answer; Metadata has eight for a partition
+ITEMS_MAX = 2**19  # of all lists and tagged fields of an answer; Metadata has four for a partition
 _NO_TAGS: Mapping[int, Cursor] = {}
 
 
@@ -26,8 +26,16 @@ class Cursor:
     A `flexible` version (KIP-482) has compact lengths and tagged fields.
     """
 
-    def __init__(self, data: bytes | bytearray | memoryview, version: int = 0, flexible: bool = False) -> None:
+    def __init__(
+        self,
+        data: bytes | bytearray | memoryview,
+        version: int = 0,
+        flexible: bool = False,
+        asked: int = ITEMS_MAX,
+    ) -> None:
+        """`asked` is how many partitions, or whatever else the answer lists, were asked for."""
         self.version = version
+        self.asked = asked
         self.throttled = 0  # ms for which the broker asks us to be quiet, once they are read
         self._flexible = flexible
         self._data = memoryview(data)
@@ -74,11 +82,19 @@ class Cursor:
         """Read BYTES, NULLABLE_BYTES or RECORDS, without a copy; null is empty."""
         return self._take(self._length(_INT32))
 
-    def array(self, item: Callable[[Cursor], T], least: int) -> list[T]:
-        """Read an ARRAY of items that `item` reads, each of `least` bytes at least; null is empty."""
+    def array(self, item: Callable[[Cursor], T], least: int, most: int = ITEMS_MAX) -> list[T]:
+        """Read an ARRAY of `most` items that `item` reads, each of `least` bytes at least; null is empty."""
         count = self._length(_INT32)
+        if count > most:
+            raise Malformed(f"the answer has a list of {count}, and can have {most}")
         self._expect(count, least, "items")
         return [item(self) for _ in range(count)]
+
+    def int32s(self) -> tuple[int, ...]:
+        """Read an ARRAY of INT32; null is empty. Eight of them count as one item."""
+        count = self._length(_INT32)
+        self._expect(1 + count // 8, 0, "items")
+        return struct.unpack(f">{count}i", self._take(count * _INT32.size))
 
     def by_topic(self, item: Callable[[Cursor], T], least: int) -> list[tuple[str, T]]:
         """Read partitions that are grouped by topic, each with the topic's name."""
@@ -122,13 +138,15 @@ class Cursor:
             raise Malformed(f"the answer has {len(self._data) - self._at} bytes too many")
 
     def _by_topic(self, key: Callable[[Cursor], K], item: Callable[[Cursor], T], least: int) -> list[tuple[K, T]]:
-        def topic(answer: Cursor) -> list[tuple[K, T]]:
-            named = key(answer)
-            found = [(named, each) for each in answer.array(item, least)]
-            answer.tags()
-            return found
+        found: list[tuple[K, T]] = []
 
-        return [each for some in self.array(topic, 3) for each in some]
+        def topic(answer: Cursor) -> None:
+            named = key(answer)
+            found.extend((named, each) for each in answer.array(item, least, self.asked - len(found)))
+            answer.tags()
+
+        self.array(topic, 3, self.asked)
+        return found
 
     def _expect(self, count: int, least: int, what: str) -> None:
         """Refuse more than there can be, or than memory should be spent on: an item needs a hundred times its bytes."""

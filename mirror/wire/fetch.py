@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mirror.wire.access import Address
 from mirror.wire.cursor import Cursor
-from mirror.wire.metadata import Leader, read_endpoint
+from mirror.wire.metadata import Leader, read_endpoints
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
 
@@ -44,11 +44,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a broker may wait for how many bytes, and how many an answer may have."""
+    """How long a broker may wait for how many bytes, and how many bytes and partitions an answer may have."""
 
     wait: float  # seconds
     most: int  # bytes
     least: int = 1  # bytes
+    partitions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def fetch(
         writer.array((forgotten or {}).items(), _write_forgotten)
         writer.string(rack).tags()
 
-    return Request(FETCH, write, _answer, limits.wait)
+    return Request(FETCH, write, _answer, limits.wait, limits.most, limits.partitions)
 
 
 def _write_topic(writer: Writer, item: tuple[TopicKey, Sequence[Wanted]]) -> None:
@@ -146,7 +147,7 @@ def _answer(answer: Cursor) -> FetchAnswer:
     read = answer.by_topic_id if answer.version >= _IDS else answer.by_topic
     partitions = read(_partition, 37)
     tags = answer.tags()
-    addresses = dict(tags[0].array(read_endpoint, 11)) if 0 in tags and answer.version >= _ADDRESSES else {}
+    addresses = read_endpoints(tags[0]) if 0 in tags and answer.version >= _ADDRESSES else {}
     return FetchAnswer(error, session, partitions, addresses, answer.size)
 
 

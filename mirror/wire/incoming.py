@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirror.errors import Malformed
+from mirror.wire.access import BATCH_MAX
 from mirror.wire.requests import Request
 from mirror.wire.stream import Stream
 
@@ -22,19 +23,22 @@ class Incoming:
     """Reads answers.
 
     Small ones are read many at once, and copied. The size of an answer with records is read alone, then memory is
-    reserved for it, and the kernel writes there. A size that lies costs LARGE bytes at most.
+    reserved for it, and the kernel writes there. A size that lies costs LARGE bytes at most. No batch has more than
+    `batch_max` bytes.
     """
 
     def __init__(
         self,
         name: str,
         stream: Stream,
+        batch_max: int,
         expected: Callable[[], Request[Any] | None],
         answered: Callable[[memoryview], None],
         coming: Callable[[], None],
     ) -> None:
         self._name = name
         self._stream = stream
+        self._batch_max = batch_max
         self._expected = expected  # the request that is answered next
         self._answered = answered  # called with an answer without its size
         self._coming = coming  # called when a large answer goes on
@@ -76,8 +80,9 @@ class Incoming:
         expected = self._expected()
         if expected is None:
             raise Malformed(f"{self._name} answers a request that was not sent")
-        if not _SIZE.size <= size <= expected.answer_max:
-            raise Malformed(f"{self._name} answers with {size} bytes: is it a Kafka broker?")
+        if not _SIZE.size <= size <= expected.answer_max(self._batch_max):
+            hint = f"more than {BATCH_MAX} allows" if expected.api.has_records else "is it a Kafka broker?"
+            raise Malformed(f"{self._name} answers with {size} bytes: {hint}")
         return int(size)
 
     def _read_body(self, body: memoryview) -> bool:

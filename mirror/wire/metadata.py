@@ -78,7 +78,7 @@ def metadata(topics: Collection[str]) -> Request[Described]:
             writer.pack("b", 0)  # no operations on the cluster
         writer.pack("b", 0).tags()
 
-    return Request(METADATA, write, _described)
+    return Request(METADATA, write, _described, asked=len(topics))
 
 
 def metadata_by_id(ids: Collection[bytes]) -> Request[Mapping[bytes, int]]:
@@ -87,7 +87,7 @@ def metadata_by_id(ids: Collection[bytes]) -> Request[Mapping[bytes, int]]:
     def write(writer: Writer) -> None:
         writer.array(sorted(ids), lambda each, topic: each.raw(topic).string(None).tags()).pack("bb", 0, 0).tags()
 
-    return Request(METADATA_BY_ID, write, _errors_by_id)
+    return Request(METADATA_BY_ID, write, _errors_by_id, asked=len(ids))
 
 
 def _errors_by_id(answer: Cursor) -> Mapping[bytes, int]:
@@ -109,19 +109,21 @@ def _described(answer: Cursor) -> Described:
 def _read(answer: Cursor) -> tuple[dict[int, Address], list[tuple[str, DescribedTopic]]]:
     """The brokers and the topics of an answer. A topic that was asked for by its id may have no name."""
     answer.throttle()
-    brokers = dict(answer.array(read_endpoint, 11))
-    if len(brokers) > BROKERS_MAX:
-        raise Malformed(f"the cluster has {len(brokers)} brokers")
+    brokers = read_endpoints(answer)
     answer.string(), answer.int32()  # cluster id, controller
-    topics = answer.array(_topic, 8)
+    topics = answer.array(_topic, 8, answer.asked)
     if answer.version <= _IDS:
         answer.int32()
     answer.tags()
     return brokers, topics
 
 
-def read_endpoint(answer: Cursor) -> tuple[int, Address]:
-    """A broker's node id and address."""
+def read_endpoints(answer: Cursor) -> dict[int, Address]:
+    """Brokers by node id."""
+    return dict(answer.array(_endpoint, 11, BROKERS_MAX))
+
+
+def _endpoint(answer: Cursor) -> tuple[int, Address]:
     node = answer.int32()
     address = _address(answer)
     answer.string()  # rack
@@ -146,7 +148,7 @@ def _topic(answer: Cursor) -> tuple[str, DescribedTopic]:
     error, name = answer.int16(), answer.string()
     topic_id = answer.uuid() if answer.version >= _IDS else NO_ID
     answer.int8()
-    partitions = answer.array(_partition, 17)
+    partitions = answer.array(_partition, 17, PARTITIONS_MAX)
     answer.int32()
     answer.tags()
     leaders = {number: leader for number, leader, _ in partitions}
@@ -157,7 +159,7 @@ def _partition(answer: Cursor) -> tuple[int, Leader, Sequence[int]]:
     error, number, node, epoch = answer.unpack(_FOUR)
     if not 0 <= number < PARTITIONS_MAX:
         raise Malformed(f"a topic has a partition {number}")
-    replicas, *_ = (answer.array(Cursor.int32, 4) for _ in ("replicas", "in sync", "offline"))
+    replicas, *_ = (answer.int32s() for _ in ("replicas", "in sync", "offline"))
     answer.tags()
     return number, Leader(node, epoch, error), replicas
 
@@ -178,12 +180,13 @@ def find_coordinators(kind: int, names: Collection[str]) -> Request[Mapping[str,
         FIND_COORDINATOR,
         lambda writer: writer.pack("b", kind).array(some, Writer.string).tags(),
         _coordinators,
+        asked=len(some),
     )
 
 
 def _coordinators(answer: Cursor) -> Mapping[str, Coordinator]:
     answer.throttle()
-    found = dict(answer.array(_coordinator, 13))
+    found = dict(answer.array(_coordinator, 13, answer.asked))
     answer.tags()
     return found
 

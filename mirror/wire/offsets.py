@@ -39,7 +39,7 @@ def offset_commit(group: str, offsets: Mapping[Where, Offset]) -> Request[Mappin
         writer.string(group).pack("i", -1).string("").string(None)
         writer.array(offsets.items(), write_offset).tags()
 
-    return Request(OFFSET_COMMIT, write, read_committed)
+    return Request(OFFSET_COMMIT, write, read_committed, asked=len(offsets))
 
 
 def offset_commit_kept(group: str, offsets: Mapping[Where, Offset], seconds: float) -> Request[Mapping[Where, int]]:
@@ -60,7 +60,7 @@ def offset_commit_kept(group: str, offsets: Mapping[Where, Offset], seconds: flo
         writer.string(group).pack("i", -1).string("").pack("q", round(1_000 * seconds))
         writer.array(offsets.items(), write_topic)
 
-    return Request(OFFSET_COMMIT_KEPT, write, read_committed)
+    return Request(OFFSET_COMMIT_KEPT, write, read_committed, asked=len(offsets))
 
 
 def write_offset(writer: Writer, item: tuple[Where, Offset]) -> None:
@@ -111,7 +111,7 @@ def offset_fetch(group: str, wanted: Sequence[Where], stable: bool = True) -> Re
     def write(writer: Writer) -> None:
         writer.array((group,), write_group).pack("b", stable).tags()
 
-    return Request(OFFSET_FETCH, write, _offsets)
+    return Request(OFFSET_FETCH, write, _offsets, asked=len(wanted))
 
 
 def _write_where(writer: Writer, where: Where) -> None:

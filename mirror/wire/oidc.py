@@ -16,6 +16,8 @@ import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from mirror.errors import Unavailable, Unsupported, WireError
 
@@ -43,41 +45,55 @@ class _NotElsewhere(urllib.request.HTTPRedirectHandler):
         """Refuse it. The answer is then an error."""
 
 
+class _Deadline:
+    """Ends a connection when its time is over: one that trickles never times out by itself."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._handle = opened.dup()  # it stays a socket when TLS takes the first one
+        self._timer = threading.Timer(ANSWERED_WITHIN, self.end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self) -> None:
+        """Wake whoever reads from the connection, and leave no thread."""
+        self._timer.cancel()
+        with self._handle, contextlib.suppress(OSError):  # the other end may have closed it
+            self._handle.shutdown(socket.SHUT_RDWR)
+
+
 class _Bounded(http.client.HTTPConnection):
-    """A connection that is ended when its time is over: one that trickles never times out by itself."""
+    deadlines: list[_Deadline]  # gets that of this connection
 
     def connect(self) -> None:
-        """Connect. The second handle of the socket stays one when TLS takes the first."""
+        """Connect. With TLS, the handshake follows, and counts, too."""
         super().connect()
-        timer = threading.Timer(ANSWERED_WITHIN, _end, (self.sock.dup(),))
-        timer.daemon = True
-        timer.start()
+        self.deadlines.append(_Deadline(self.sock))
 
 
 class _BoundedTls(http.client.HTTPSConnection, _Bounded):
-    """The same with TLS, whose handshake counts, too."""
+    """The same with TLS."""
 
 
-def _end(handle: socket.socket) -> None:
-    """Wake whoever reads from it."""
-    with handle, contextlib.suppress(OSError):  # the other end may have closed it
-        handle.shutdown(socket.SHUT_RDWR)
+class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens connections, each with a deadline, which whoever asks has to end."""
 
+    def __init__(self, trust: ssl.SSLContext) -> None:
+        urllib.request.HTTPSHandler.__init__(self, context=trust)
+        self._trust = trust
+        self.deadlines: list[_Deadline] = []
 
-class _Http(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Connect, and ask."""
-        return self.do_open(_Bounded, req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, trust: ssl.SSLContext) -> None:
-        super().__init__(context=trust)
-        self._trust = trust
+        return self.do_open(partial(self._made, _Bounded), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Connect, and ask."""
-        return self.do_open(_BoundedTls, req, context=self._trust)
+        return self.do_open(partial(self._made, _BoundedTls), req, context=self._trust)
+
+    def _made(self, kind: type[_Bounded], *args: Any, **more: Any) -> _Bounded:
+        found = kind(*args, **more)
+        found.deadlines = self.deadlines
+        return found
 
 
 class Oidc:
@@ -93,7 +109,7 @@ class Oidc:
         self._form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
         pairs = (pair.partition("=") for pair in properties.get("sasl.oauthbearer.extensions", "").split(",") if pair)
         self._extensions = {name.strip(): value for name, _, value in pairs}
-        self._opener = urllib.request.build_opener(_Http(), _Https(trust), _NotElsewhere())
+        self._trust = trust
         self._lock = threading.Lock()  # of the two below: connections that log in at the same time share one token
         self._newest: Token | None = None
         self._fetch: Future[Token] | None = None
@@ -137,9 +153,10 @@ class Oidc:
         asked_at = time.monotonic()
         form = urllib.parse.urlencode(self._form).encode()
         headers = {"Authorization": f"Basic {self._basic}", "Accept": "application/json"}
+        connections = _Connections(self._trust)
         try:
             request = urllib.request.Request(self._url, form, headers)
-            with self._opener.open(request, timeout=TIMEOUT) as answer:
+            with urllib.request.build_opener(connections, _NotElsewhere()).open(request, timeout=TIMEOUT) as answer:
                 body = answer.read(ANSWER_MAX + 1)
         except urllib.error.HTTPError as error:
             error.close()
@@ -151,6 +168,9 @@ class Oidc:
             raise Unavailable("the token server breaks off its answer") from error
         except (http.client.HTTPException, ValueError) as error:  # their texts have what the server sent, or the URL
             raise WireError(f"the token server's URL or answer can't be used ({type(error).__name__})") from None
+        finally:
+            for each in connections.deadlines:
+                each.end()
         if time.monotonic() - asked_at >= ANSWERED_WITHIN:  # what has come until then is no whole answer
             raise Unavailable("the token server does not answer: timed out")
         value, life = _decoded(body)

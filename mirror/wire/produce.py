@@ -10,7 +10,7 @@ from mirror.text import said
 from mirror.wire.access import Address
 from mirror.wire.cursor import Cursor
 from mirror.wire.fetch import TopicKey, read_leader
-from mirror.wire.metadata import Leader, read_endpoint
+from mirror.wire.metadata import Leader, read_endpoints
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
 
@@ -67,7 +67,7 @@ def produce(name: str | None, batches: Sequence[Batch], acks: int, api: Api = PR
     def write(writer: Writer) -> None:
         writer.string(name).pack("hi", acks, int(TIMEOUT * 1000)).array(batches, _write_batch).tags()
 
-    return Request(api, write, _answer)
+    return Request(api, write, _answer, asked=len(batches))
 
 
 def _write_batch(writer: Writer, batch: Batch) -> None:
@@ -93,7 +93,7 @@ def _answer(answer: Cursor) -> ProduceAnswer:
     partitions = read(_partition, 33)
     answer.throttle()
     tags = answer.tags()
-    return ProduceAnswer(partitions, dict(tags[0].array(read_endpoint, 11)) if 0 in tags else {})
+    return ProduceAnswer(partitions, read_endpoints(tags[0]) if 0 in tags else {})
 
 
 def _partition(answer: Cursor) -> Produced:

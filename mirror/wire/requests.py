@@ -15,7 +15,7 @@ T = TypeVar("T")
 Versions = Mapping[int, tuple[int, int]]  # the first and the last version that a broker has of each kind, by its key
 ANSWER_MAX = 2**26  # bytes of an answer without records: lists for ten thousand partitions have a few million
 GREETING_MAX = 2**15  # bytes of an answer before or in a login: from whom, is not known yet
-RECORDS_MAX = 2**30  # bytes of an answer with records; no batch that a broker accepts is larger
+BESIDE_MAX = 2**23  # bytes that an answer has beside records
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +42,34 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """A request, and the reader of its answer. The broker may take `wait` seconds before it answers."""
+    """A request, and the reader of its answer.
+
+    The broker may take `wait` seconds before it answers. `most` bytes of records are asked for, and `asked` partitions,
+    or whatever else the answer lists.
+    """
 
     api: Api
     write: Callable[[Writer], object]
     read: Callable[[Cursor], T]
     wait: float = 0.0
+    most: int = 0
+    asked: int = 1
 
-    @property
-    def answer_max(self) -> int:
-        """The most bytes that an answer may have."""
+    def answer_max(self, batch_max: int) -> int:
+        """The most bytes that an answer may have, if a batch has at most `batch_max`.
+
+        An answer with records has about as many bytes as were asked for, or its first batch alone (KIP-74).
+        """
         if self.api.greets:
             return GREETING_MAX
-        return RECORDS_MAX if self.api.has_records else ANSWER_MAX
+        return max(self.most, batch_max) + BESIDE_MAX if self.api.has_records else ANSWER_MAX
 
     def decode(self, version: int, frame: memoryview) -> tuple[T, int]:
         """The answer after the correlation id, and for how many milliseconds the broker throttles us. Raises WireError.
 
         That is Malformed, if the frame holds anything else than one answer.
         """
-        answer = Cursor(frame, version, version >= self.api.flexible)
+        answer = Cursor(frame, version, version >= self.api.flexible, self.asked)
         if not self.api.plain_header:
             answer.tags()
         found = self.read(answer)

@@ -83,4 +83,4 @@ def txn_offset_commit(
         writer.string(by.name).string(group).pack("qhi", by.producer, by.epoch, -1).string("").string(None)
         writer.array(offsets.items(), write_offset).tags()
 
-    return Request(api, write, read_committed)
+    return Request(api, write, read_committed, asked=len(offsets))

@@ -120,12 +120,13 @@ def string(text: str | None) -> bytes:
 
 
 def metadata(topic: str, leader: int, ports: dict[int, int], host: str = "127.0.0.1") -> bytes:
-    """An answer to Metadata: one partition, led by one of the nodes that listen there."""
+    """An answer to Metadata: one partition, led by one of the nodes that listen there; with "" the nodes alone."""
     brokers = b"".join(
         struct.pack(">i", node) + string(host) + struct.pack(">i", port) + string(None) for node, port in ports.items()
     )
     partition = struct.pack(">hiii", 0, 0, leader, 0) + struct.pack(">iiiii", 1, leader, 1, leader, 0)
-    topics = struct.pack(">ih", 1, 0) + string(topic) + b"\0" + struct.pack(">i", 1) + partition + b"\0" * 4
+    described = struct.pack(">h", 0) + string(topic) + b"\0" + struct.pack(">i", 1) + partition + b"\0" * 4
+    topics = struct.pack(">i", bool(topic)) + (described if topic else b"")
     return (
         b"\0" * 4 + struct.pack(">i", len(ports)) + brokers + string("id") + struct.pack(">i", 1) + topics + b"\0" * 4
     )

@@ -33,23 +33,24 @@ from tests.harness.waiting import INTERVAL, until
 FILE = Path(__file__).parents[1] / "unit" / "wire" / "answers.json"
 TOPIC, GROUP_NAME, TRANSACTION_NAME = "recorded", "a-group", "a-transaction"
 NONE, WHERE = bytes(16), (TOPIC, 0)
+NOWHERE = TopicKey("x", NONE)
 BY = Identity(TRANSACTION_NAME, 0, 0)
 LIMITS = Limits(wait=0.5, most=2**20)
 
-# How each kind of answer is read; what is asked does not matter for that.
+# How each kind of answer is read. Of what is asked, only how much matters for that.
 REQUESTS: Mapping[str, Request[Any]] = {
     request.api.name: request
     for request in (
         api_versions(),
-        metadata([]),
-        find_coordinators(GROUP, []),
+        metadata([TOPIC, "absent"]),
+        find_coordinators(GROUP, [GROUP_NAME, "b"]),
         fetch({}, LIMITS),
-        produce(None, [], ALL),
+        produce(None, [Batch(NOWHERE, 0, memoryview(b""))] * 2, ALL),
         init_producer_id("", 1),
         end_txn(BY, True),
-        txn_offset_commit(BY, "", {}),
-        offset_commit("", {}),
-        offset_fetch("", []),
+        txn_offset_commit(BY, "", {WHERE: Offset(0, "")}),
+        offset_commit("", {WHERE: Offset(0, "")}),
+        offset_fetch("", [WHERE] * 2),
         list_offsets(TOPIC, 0, 0, True),
         list_transactions(),
         list_groups(),
@@ -103,10 +104,10 @@ async def _record(bootstrap: str) -> list[dict[str, Any]]:
         await connection.ask(offset_fetch(GROUP_NAME, [WHERE]))
         ended = await connection.ask(end_txn(by, commit))
         assert not ended.error, ended
-    await connection.ask(produce("refused", [Batch(topic, 0, data), Batch(TopicKey("x", NONE), 0, data)], ALL))
+    await connection.ask(produce("refused", [Batch(topic, 0, data), Batch(NOWHERE, 0, data)], ALL))
     for number in range(3):
         await connection.ask(fetch({topic: [Wanted(0, number * 4, 2**20, 0)]}, LIMITS, Session(0, 0)))
-    await connection.ask(fetch({TopicKey("x", NONE): [Wanted(0, 0, 1)]}, LIMITS))
+    await connection.ask(fetch({NOWHERE: [Wanted(0, 0, 1)]}, LIMITS))
     await connection.ask(offset_fetch(GROUP_NAME, [WHERE, (TOPIC, 1)]))
     await connection.ask(list_offsets(TOPIC, 0, 0, True))
     await connection.ask(list_transactions())

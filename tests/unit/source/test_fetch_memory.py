@@ -8,7 +8,7 @@ from mirror.source.batch_feed import Feed
 from mirror.source.fetch_memory import FetchMemory, MemoryBounds
 from mirror.wire.fetch import TopicKey
 
-BOUNDS = MemoryBounds(total=100, answer=20, partition=20)
+BOUNDS = MemoryBounds(total=100, answer=20, partition=20, batch=3)
 
 
 def nothing() -> None:
@@ -41,6 +41,12 @@ def test_who_is_asked_for(held: int, reserved: int, wanted: list[int]) -> None:
     memory.hold(held)
     with memory.reserve(reserved):
         assert list(memory.wanted(feeds(0, 1, 19, 20), memory.answer(1))) == wanted
+
+
+def test_a_batch_needs_more_than_its_bytes() -> None:
+    found = feeds(13, 13)
+    found[0].batches, found[1].batches = 2, 3
+    assert list(FetchMemory(BOUNDS, nothing).wanted(found, 20)) == [0]
 
 
 @pytest.mark.parametrize(("brokers", "answer"), [(1, 20), (2, 12), (5, 5), (25, 1)])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.batches.fitting import RECORDS_MAX
+from mirror.batches.headers import HEADER
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
 from mirror.source.batch_reading import read
+from mirror.source.fetch_memory import MemoryBounds
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from tests.harness import batches
@@ -133,7 +137,7 @@ def test_what_is_not_a_batch_of_an_answer_is_held_too() -> None:
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, log(0, 5)), size=2**29))
             (span,) = await taken(feed)
-            assert fetcher.memory.held == 2**29
+            assert fetcher.memory.held == 2**29 + fetcher.memory.bounds.batch
             await asyncio.sleep(0.02)
             assert source.asked.empty(), "there is no room"
             feed.done(span)
@@ -180,9 +184,9 @@ def lying(draw: st.DrawFn) -> bytes:
 def test_whatever_batches_say_what_is_read_goes_forwards(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> None:
-    freed: list[int] = []
+    counted: list[int] = []
     feed = Feed(TOPIC, 0, position, -1, 2**20, lambda: None)
-    held = Held(7, freed.append)
+    held = Held(7, counted.append)
     held.retain()
     read(feed, PartitionAnswer(0, 0, 5, 0, aborted, memoryview(bytearray(records)), None, None, -1), held, 2**20)
     held.release()
@@ -196,21 +200,21 @@ def test_whatever_batches_say_what_is_read_goes_forwards(
         assert not span.batches or span.batches[-1].last < span.end
         at = span.end
         feed.done(span)
-    assert at == feed.position and freed == [7] and feed.size == 0
+    assert at == feed.position and counted == [7, -7] and feed.size == feed.batches == 0
 
 
 def test_a_transaction_has_a_bounded_number_of_records() -> None:
     """Batches say how many they have. Each needs a few bytes only, and syncs are made by that number."""
     many = b"".join(batches.raw(b"", RECORDS_MAX, n * RECORDS_MAX, (n + 1) * RECORDS_MAX - 1) for n in range(20))
-    freed: list[int] = []
-    feed, held = Feed(TOPIC, 0, 0, -1, 2**20, lambda: None), Held(7, freed.append)
+    counted: list[int] = []
+    feed, held = Feed(TOPIC, 0, 0, -1, 2**20, lambda: None), Held(7, counted.append)
     read(feed, PartitionAnswer(0, 0, 5, 0, (), memoryview(bytearray(many)), None, None, -1), held, 2**20)
     taken_: list[Any] = []
     while spans := feed.take(2**30, 500):
         taken_.append(sum(each.records for span in spans for each in span.batches))
         for span in spans:
             feed.done(span)
-    assert taken_ == [RECORDS_MAX] * 20 and freed == [7]
+    assert taken_ == [RECORDS_MAX] * 20 and counted == [7, -7]
 
 
 def test_reading_takes_a_time_that_depends_on_what_was_asked_for() -> None:
@@ -219,3 +223,41 @@ def test_reading_takes_a_time_that_depends_on_what_was_asked_for() -> None:
     begun = time.process_time()
     read(feed, PartitionAnswer(0, 0, 5, 0, (), records, None, None, -1), held, 2**20)
     assert feed.ended and time.process_time() - begun < 1.0
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_many_tiny_batches_take_no_more_memory_than_the_bound(honest: bool) -> None:
+    """Python needs for each of them seven times its bytes. That counts, and less is asked for."""
+    bounds, partitions = MemoryBounds(total=2**23, answer=2**20, partition=2**20), 8
+
+    def answer(asked: Asked, feeds: list[Feed]) -> FetchAnswer:
+        """An honest broker sends what was asked for, another one always as much as may be asked for."""
+        count = (asked.most if honest else bounds.answer) // HEADER // partitions
+        logs: dict[int, bytes] = {}
+        for at in {feed.position for feed in feeds}:
+            logs[at] = b"".join(batches.raw(b"", 1, n, n) for n in range(at, at + count))
+        return reply(*(fetched(number, logs[feed.position]) for number, feed in enumerate(feeds)))
+
+    async def run() -> None:
+        async with fetching(bounds) as (fetcher, source):
+            feeds = [fetcher.open(TOPIC, number, 0) for number in range(partitions)]
+            tracemalloc.start()
+            try:
+                with contextlib.suppress(TimeoutError):
+                    while True:
+                        async with asyncio.timeout(1):
+                            asked, future = await source.asked.get()
+                        future.set_result(answer(asked, feeds))
+                        del future
+                assert bounds.total / 2 < fetcher.memory.held < bounds.total + bounds.answer
+                assert tracemalloc.get_traced_memory()[0] < fetcher.memory.held
+            finally:
+                tracemalloc.stop()
+            assert asked.most < bounds.answer / 5
+            assert not honest or all(feed.position for feed in feeds), "each has got something"
+            for feed in feeds:
+                for span in feed.take(2**30, 2**30):
+                    feed.done(span)
+            assert fetcher.memory.held == 0
+
+    asyncio.run(run())

@@ -74,11 +74,10 @@ class Source:
         rest = [each for each in batches if each.first >= feed.position]
         if end > feed.position and not feed.ended:
             size = sum(len(each.data) for each in rest)
-            self.size_held += size
-            feed.add(Span(feed.position, end, tuple(rest), 3, size, Held(size, self._freed)))
+            feed.add(Span(feed.position, end, tuple(rest), 3, size, Held(size, self._count)))
 
-    def _freed(self, size: int) -> None:
-        self.size_held -= size
+    def _count(self, size: int) -> None:
+        self.size_held += size
 
 
 @dataclass
@@ -352,6 +351,34 @@ def test_what_was_read_is_copied_before_it_leaves_the_batch_path() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await world.until(lambda: bool(world.source.feeds))
         assert world.books.remote_end is None, "the next session knows where it begins"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("when", ["before", "while it waits", "as its turn comes"])
+def test_who_is_let_go_does_not_wait_for_the_take_overs_of_others(when: str) -> None:
+    """These may take as long as a transaction. The places are free for others afterwards."""
+
+    async def run() -> None:
+        world = World()
+        places = asyncio.Semaphore(1)
+        await places.acquire()
+        services = replace(world.copier._services, taking_over=places)
+        copier = BatchCopier(services, Route(PARTITION, TOPIC, 2**20), world.books)
+        if when == "before":
+            copier.let_go()
+        running = asyncio.create_task(copier.run())
+        await asyncio.sleep(0)
+        if when == "as its turn comes":
+            places.release()
+        if when != "before":
+            copier.let_go()
+        async with asyncio.timeout(10):
+            with pytest.raises(LeaveBatchPath, match="let_go at offset 5"):
+                await running
+        if when != "as its turn comes":
+            places.release()
+        assert not places.locked() and not world.target.requests
 
     asyncio.run(run())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
@@ -14,15 +15,18 @@ import pytest
 
 from mirror.commands.verify.record_reader import _Fetches
 from mirror.errors import Malformed, Unavailable, WireError
+from mirror.wire import cluster as module
 from mirror.wire import pool
 from mirror.wire.access import access
-from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
+from mirror.wire.cluster import MOST_CONNECTIONS, TOPICS_AT_ONCE, Cluster
 from mirror.wire.connection import Connection
+from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, DescribedTopic, Leader
 from mirror.wire.pool import Pool
 from mirror.wire.requests import Request
+from mirror.wire.writer import Writer
 
 ADDRESSES = {1: ("a", 1), 2: ("b", 2), 3: ("c", 3)}
 ID, OTHER_ID = b"1" * 16, b"2" * 16
@@ -257,6 +261,37 @@ def test_many_questions_are_one_request() -> None:
     run(main())
 
 
+def test_many_topics_are_described_some_at_a_time() -> None:
+    """Reading an answer with all of them would hold up everything else."""
+    asked: list[list[str]] = []
+
+    class Large(Scripted):
+        async def ask(self, request: Request[Any]) -> Any:
+            writer = Writer(12, True)
+            request.write(writer)
+            names = Cursor(b"".join(map(bytes, writer.parts)), 12, True).array(_name, 18)
+            asked.append(names)
+            topic = DescribedTopic(0, ID, {0: Leader(1, 5)})
+            return Described(self.known, dict.fromkeys(names, topic))
+
+    def _name(answer: Cursor) -> str:
+        answer.uuid()
+        name = answer.string()
+        answer.tags()
+        return name
+
+    async def main() -> None:
+        cluster, names = Large(), [f"t{number:03}" for number in range(2 * TOPICS_AT_ONCE + 1)]
+        found = await asyncio.gather(*(cluster.leader(name, 0) for name in names))
+        assert found == [Leader(1, 5)] * len(names)
+        await cluster.refresh(set(names))
+        assert [len(each) for each in asked] == [TOPICS_AT_ONCE, TOPICS_AT_ONCE, 1] * 2
+        assert [*itertools.chain(*asked)] == names * 2
+        assert set(await cluster.brokers()) == set(ADDRESSES) and asked[6:] == [[]]
+
+    run(main())
+
+
 class Several(Cluster):
     """A cluster with three brokers. The first one is cut off from the others, and knows only who led before."""
 
@@ -378,6 +413,45 @@ def test_the_newest_leader_counts() -> None:
             await cluster.leader("t", 0)
         with pytest.raises(Unavailable, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await cluster.leader("t", 1)
+
+    run(main())
+
+
+@pytest.mark.parametrize("node", [1, 9])
+@pytest.mark.parametrize("named", ["in its metadata", "beside an error"])
+def test_an_epoch_that_lies_is_not_believed_for_ever(node: int, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a while the partition has no leader: an older one may be one that is cut off. Node 9 does not exist."""
+    monkeypatch.setattr(module, "DOUBTED_MAX", 0.2)
+
+    async def main() -> None:
+        cluster, lie = Scripted(), Leader(node, 2**31 - 1)
+        await cluster.leader("t", 0)
+        if named == "beside an error":
+            cluster.hint("t", 0, lie, None)
+        else:
+            cluster.leaders = {0: lie}
+            await cluster.topic("t")
+        cluster.leaders = {0: Leader(2, 6)}
+        await cluster.topic("t")
+        assert cluster.known_leader("t", 0) == lie, "nobody doubts it yet"
+        if node in ADDRESSES:
+            assert await cluster.leader("t", 0) == lie
+            cluster.forget_leader("t", 0)
+        begun = time.monotonic()
+        async with asyncio.timeout(5):
+            while cluster.known_leader("t", 0) == lie:
+                with contextlib.suppress(Unavailable):
+                    assert await cluster.leader("t", 0) == Leader(2, 6)
+                if node in ADDRESSES:
+                    cluster.forget_leader("t", 0)  # as whoever gets an error does
+        assert time.monotonic() - begun >= 0.2
+        cluster.hint("t", 0, Leader(3, 7), None)
+        assert await cluster.leader("t", 0) == Leader(3, 7)
+        monkeypatch.setattr(module, "DOUBTED_MAX", 60.0)
+        cluster.leaders = {0: Leader(1, 5)}
+        cluster.forget_leader("t", 0)
+        with pytest.raises(Unavailable):
+            await cluster.leader("t", 0)
 
     run(main())
 

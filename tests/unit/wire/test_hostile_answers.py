@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
+import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,16 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror import varints
-from mirror.errors import Malformed, Unanswered, WireError
+from mirror.errors import Malformed, Unanswered, Unsupported, WireError
 from mirror.wire import connection as module
+from mirror.wire.access import BATCH_MAX, access
 from mirror.wire.auth import Login
+from mirror.wire.fetch import Limits, TopicKey, fetch
 from mirror.wire.greeting import Abilities, Reply, api_versions, sasl_authenticate, sasl_handshake
 from mirror.wire.incoming import PIECE
 from mirror.wire.login import authenticate
 from mirror.wire.metadata import BROKERS_MAX, GROUP, HOST_MAX, PARTITIONS_MAX, Described, find_coordinators, metadata
+from mirror.wire.offsets import Offset, offset_commit, offset_fetch
 from mirror.wire.oidc import Token
-from mirror.wire.produce import ALL, produce
-from mirror.wire.requests import GREETING_MAX, Request
+from mirror.wire.produce import ALL, Batch, produce
+from mirror.wire.requests import BESIDE_MAX, GREETING_MAX, Request
 from mirror.wire.transactional import Identity, end_txn, init_producer_id
 from mirror.wire.writer import Writer
 from tests.harness.recorded import REQUESTS
@@ -73,7 +78,7 @@ def test_tagged_fields_of_any_kind_are_passed_over_or_refused(name: str, data: s
 @pytest.mark.parametrize("request_", GREETINGS)
 def test_an_answer_before_the_login_is_small(request_: Request[Any]) -> None:
     """Nobody knows yet who answers. It could keep us for an hour, bit by bit, or fill the memory with a challenge."""
-    assert request_.answer_max == GREETING_MAX < 2**16 - 8
+    assert request_.answer_max(2**30) == GREETING_MAX < 2**16 - 8
 
     async def run() -> None:
         async with opened() as (connection, theirs):
@@ -108,6 +113,30 @@ def test_an_answer_before_the_login_has_its_time_as_a_whole(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("beyond", "error"), [(0, Unanswered), (1, Malformed)])
+@pytest.mark.parametrize("asked", [2**20, 2**25])
+def test_an_answer_with_records_has_what_was_asked_for_or_one_batch(
+    asked: int, beyond: int, error: type[WireError]
+) -> None:
+    """What is larger is refused before it comes, for it is no answer of a broker that librdkafka could read."""
+
+    async def run() -> None:
+        async with opened(access({BATCH_MAX: str(2**24)})) as (connection, theirs):
+            waiting = connection.send(fetch({}, Limits(0, asked)))
+            await received(theirs, 1)
+            theirs.send(struct.pack(">ii", max(asked, 2**24) + BESIDE_MAX + beyond, 1))
+            theirs.shutdown(socket.SHUT_WR)
+            assert [type(each) for each in await outcomes([waiting])] == [error]
+
+    asyncio.run(run())
+
+
+def test_the_largest_batch_is_librdkafkas() -> None:
+    assert access({}).batch_max == 100_000_000
+    with pytest.raises(Unsupported, match=f"{BATCH_MAX} is much"):
+        access({BATCH_MAX: "much"})
+
+
 def test_what_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a large piece of an answer gives the rest more time."""
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
@@ -125,6 +154,43 @@ def test_what_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
             assert [type(each) for each in await outcomes([waiting])] == [Unanswered]
 
     asyncio.run(run())
+
+
+def listing(before: bytes, item: bytes, count: int, after: bytes = b"\0\0") -> memoryview:
+    """An answer with a list of so many items of one topic. The header, and what follows the list, have no tags."""
+    return memoryview(b"\0" + before + varints.write_unsigned(count + 1) + item * count + after)
+
+
+TOPIC = b"\2" + bytes(16)  # the only one, by its id
+FETCHED = struct.pack(">ihqqq", 0, 0, 9, 9, 0) + b"\1" + struct.pack(">i", -1) + b"\1\0"
+DESCRIBED = bytes(2) + b"\2t" + bytes(17) + b"\1" + bytes(5)
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (fetch({}, Limits(0, 1)), lambda count: listing(bytes(10) + TOPIC, FETCHED, count)),
+        (fetch({}, Limits(0, 1)), lambda count: listing(bytes(10), bytes(16) + b"\2" + FETCHED + b"\0", count, b"\0")),
+        (metadata(["t"]), lambda count: listing(bytes(4) + b"\1\0" + bytes(4), DESCRIBED, count, b"\0")),
+        (
+            find_coordinators(GROUP, ["g"]),
+            lambda count: listing(bytes(4), b"\1" + bytes(4) + b"\1" + bytes(5) + b"\x0f" + bytes(2), count, b"\0"),
+        ),
+        (offset_commit("g", {("t", 0): Offset(0, "")}), lambda count: listing(bytes(4) + b"\2\2t", bytes(7), count)),
+        (
+            offset_fetch("g", [("t", 0)]),
+            lambda count: listing(bytes(4) + b"\2\2g\2\2t", bytes(16) + b"\1" + bytes(3), count, bytes(5)),
+        ),
+    ],
+)
+def test_nobody_is_told_more_than_was_asked(request_: Request[Any], answer: Callable[[int], memoryview]) -> None:
+    """Reading each of half a million partitions would hold up everything else for seconds."""
+    request_.decode(request_.api.last, answer(1))
+    many = answer(500_000)
+    begun = time.process_time()
+    with pytest.raises(Malformed, match="the answer has a list of 500000, and can have"):
+        request_.decode(request_.api.last, many)
+    assert time.process_time() - begun < 0.2
 
 
 def decoded(request: Request[T], writer: Writer, version: int) -> T:
@@ -154,7 +220,7 @@ def described(hosts: list[str], numbers: list[int], node: Callable[[int], int] =
 def test_metadata_of_a_cluster_that_can_not_be() -> None:
     assert len(described(["a"] * 3, [2, 0, 1]).topics["t"].leaders) == 3
     assert len(described(["a", "b"], [], lambda _: 5).brokers) == 1, "node ids that repeat"
-    with pytest.raises(Malformed, match="brokers"):
+    with pytest.raises(Malformed, match=f"a list of {BROKERS_MAX + 1}"):
         described(["a"] * (BROKERS_MAX + 1), [])
     for each in (-1, PARTITIONS_MAX, 2**31 - 1):
         with pytest.raises(Malformed, match="partition"):
@@ -195,7 +261,9 @@ def test_what_a_broker_says_is_cut_and_can_not_move_a_cursor() -> None:
         writer.raw(bytes(16)).array((said,), partition).tags()
 
     writer = Writer(13, True).tags().array(("\x1b[2J\n" + "x" * 2**20,), topic).pack("i", 0).tags()
-    ((_, found),) = decoded(produce(None, [], ALL), writer, 13).partitions
+    ((_, found),) = decoded(
+        produce(None, [Batch(TopicKey("t", bytes(16)), 0, memoryview(b""))], ALL), writer, 13
+    ).partitions
     assert found.message.startswith("?[2J?xxx") and len(found.message) == 200
 
 

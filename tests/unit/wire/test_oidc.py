@@ -238,6 +238,29 @@ def test_a_server_whose_answer_has_no_end_is_left(how: str, server: Server, monk
             thread.join()
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_nothing_is_left_of_a_request_that_has_ended(
+    answers: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread, and no connection, whether the server has answered or hangs."""
+    monkeypatch.setattr(oidc, "TIMEOUT", 0.2)
+    before = set(threading.enumerate())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = server.url if answers else f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        login = server.login(**{"sasl.oauthbearer.token.endpoint.url": url})
+        if answers:
+            assert b"Bearer token" in first_message(login)
+        else:
+            with pytest.raises(Unavailable, match="does not answer"):
+                login.exchange()
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.settimeout(oidc.ANSWERED_WITHIN / 2)
+                while accepted.recv(2**16):
+                    pass
+    until("no thread is left", lambda: set(threading.enumerate()) <= before, oidc.ANSWERED_WITHIN / 2)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
     lambda inner: (

@@ -16,8 +16,6 @@ from tests.harness import fake_broker
 from tests.harness.fake_broker import LIST_TRANSACTIONS, METADATA, FakeBroker
 from tests.harness.fake_coordinator import FIND_COORDINATOR
 
-TOPIC = "topic"
-
 
 def listed(*names: str, error: int = 0) -> bytes:
     """An answer to ListTransactions, version 0."""
@@ -36,7 +34,7 @@ def two() -> Iterator[tuple[FakeBroker, FakeBroker]]:
 
 
 def serve(brokers: tuple[FakeBroker, FakeBroker], *answers: Callable[[], bytes]) -> None:
-    where = fake_broker.metadata(TOPIC, 1, {1: brokers[0].port, 2: brokers[1].port})
+    where = fake_broker.metadata("", 1, {1: brokers[0].port, 2: brokers[1].port})
     for broker, answer in zip(brokers, answers, strict=True):
         broker.answers = lambda api, _, answer=answer: where if api == METADATA else answer()  # type: ignore[misc]
 
