@@ -34,7 +34,7 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 	@$(RUN) mirror.spark.prepare
 	@$(VENV)/bin/mirror demo
 
-test: jars tools prepare ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
+test: jars tools prepare ## the tests; ARGS=--slow: all, as in CI; ARGS="--slow --both": on both data paths; ARGS="-k name -x" goes to pytest
 	@echo "make test leaves out the slow tests, and takes less than 50 minutes; the unit tests alone (ARGS=tests/unit) take about five; all (ARGS=--slow), as in CI, more than an hour" >&2
 	@$(RUN) pytest $(ARGS)
 

@@ -21,7 +21,9 @@ from mirror.demo.brokers import LocalCluster, start_together
 from mirror.demo.jvm import LONG_LIVED, quick_start_options
 from tests.failpoints.arm import Failpoints
 from tests.harness import containers, topics
+from tests.harness.configuration import AUTO, DATA_PATHS, RECORDS
 from tests.harness.durations import Durations
+from tests.harness.left_over import LeftOver
 from tests.harness.lots import Lots
 from tests.harness.pair import Pair
 from tests.harness.programs import CANNOT_RUN
@@ -33,7 +35,6 @@ hypothesis.settings.load_profile("any machine")
 ROOT = Path(__file__).parent.parent
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
-_left_over = pytest.StashKey[list[str]]()
 _shared_clusters: list[LocalCluster] = []  # once a test has asked for them
 
 
@@ -48,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
             if run.name.isdigit() and not psutil.pid_exists(int(run.name)):
                 shutil.rmtree(run, ignore_errors=True)
         config.option.basetemp = str(runs / str(os.getpid()))
+    config.pluginmanager.register(LeftOver(config.option.basetemp))
     if config.option.lot is not None:
         number, count = map(int, config.option.lot.split("/"))
         # A port that one of the runs needs again, for a broker that it has stopped, is not free for the other ones.
@@ -71,6 +73,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "only those marked `containers`",
     )
     parser.addoption(
+        "--both",
+        action="store_true",
+        help="run each test that copies records on both data paths; without this, only those marked `both_paths`",
+    )
+    parser.addoption(
         "--lot",
         metavar="NUMBER/COUNT",
         help="this is one of so many runs at the same time, which share the modules",
@@ -79,8 +86,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on local brokers, and again on brokers in containers, if it is marked so and needs no processes."""
+    """Run a test on both data paths, or on brokers in containers, too, if it is marked so.
+
+    In containers only if it needs no processes.
+    """
     names = metafunc.fixturenames
+    if "data_path" in names:
+        marked_both, marked_one = map(metafunc.definition.get_closest_marker, ("both_paths", "one_path"))
+        both = marked_both or (metafunc.config.option.both and not marked_one)
+        # Tests of a module share services, so each needs the parameter, and all of one path run after each other.
+        paths, ids = (DATA_PATHS, [pytest.HIDDEN_PARAM, AUTO]) if both else ([RECORDS], [pytest.HIDDEN_PARAM])
+        metafunc.parametrize("data_path", paths, ids=ids, indirect=True, scope="module")
     marked = metafunc.definition.get_closest_marker("containers") or metafunc.config.option.containers
     if marked and "where" in names and not {"source_cluster", "target_cluster"}.intersection(names):
         metafunc.parametrize("where", ["local", "container"], indirect=True)
@@ -176,11 +192,17 @@ def brokers(request: pytest.FixtureRequest, where: str) -> Addresses:
     return addresses
 
 
+@pytest.fixture(scope="module")
+def data_path(request: pytest.FixtureRequest) -> str:
+    """What the flows of a test have as `data_path`. See `pytest_generate_tests`."""
+    return str(request.param)
+
+
 @pytest.fixture
-def pair(brokers: Addresses, prefix: str) -> Pair:
+def pair(brokers: Addresses, prefix: str, data_path: str) -> Pair:
     """The shared clusters with a flow of this test's own, for services that it starts itself."""
     alias = f"s{uuid.uuid4().hex[:6]}"
-    return Pair(brokers.source, brokers.target, alias, prefix)
+    return Pair(brokers.source, brokers.target, alias, prefix).by(data_path)
 
 
 @pytest.fixture(scope="module")
@@ -189,12 +211,18 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
     return Failpoints(tmp_path_factory.mktemp("failpoints"))
 
 
+def _shared(brokers: Addresses, path: str, prefix: str = "") -> Pair:
+    """What a shared service mirrors, or those topics of it whose names begin with the prefix, too."""
+    return Pair(brokers.source, brokers.target, "shared", f"shared-{prefix}").by(path)
+
+
 @contextlib.contextmanager
-def _service_between(brokers: Addresses, directory: Path) -> Iterator[Service]:
-    pair = Pair(brokers.source, brokers.target, "shared", "shared-")
-    with pair.service(directory) as service:
+def _service_between(brokers: Addresses, path: str, directories: pytest.TempPathFactory) -> Iterator[Service]:
+    pair = _shared(brokers, path)
+    with pair.service(directories.mktemp("shared")) as service:
         pair.topic("first")
         yield service.await_plan()
+        pair.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise
 
@@ -202,27 +230,47 @@ def _service_between(brokers: Addresses, directory: Path) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def local_service(_local_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that all tests share: leave it running. It mirrors what begins with `shared-`."""
-    with _service_between(_local_brokers, tmp_path_factory.mktemp("shared")) as service:
+    with _service_between(_local_brokers, RECORDS, tmp_path_factory) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def _local_auto_service(_local_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with _service_between(_local_brokers, AUTO, tmp_path_factory) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def _container_service(_container_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with _service_between(_container_brokers, tmp_path_factory.mktemp("shared")) as service:
+    with _service_between(_container_brokers, RECORDS, tmp_path_factory) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def _container_auto_service(
+    _container_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    with _service_between(_container_brokers, AUTO, tmp_path_factory) as service:
         yield service
 
 
 @pytest.fixture
-def shared_service(request: pytest.FixtureRequest, where: str) -> Service:
-    """`local_service`, or the like of it between the brokers in containers."""
-    service: Service = request.getfixturevalue("local_service" if where == "local" else "_container_service")
+def shared_service(request: pytest.FixtureRequest, where: str, data_path: str) -> Service:
+    """`local_service`, or the like of it that copies in whole batches, or between the brokers in containers."""
+    names = {
+        ("local", RECORDS): "local_service",
+        ("local", AUTO): "_local_auto_service",
+        ("container", RECORDS): "_container_service",
+        ("container", AUTO): "_container_auto_service",
+    }
+    service: Service = request.getfixturevalue(names[where, data_path])
     return service
 
 
 @pytest.fixture
-def shared(brokers: Addresses, shared_service: Service, prefix: str) -> Pair:
+def shared(brokers: Addresses, shared_service: Service, prefix: str, data_path: str) -> Pair:
     """Topics of this test's own that the shared service mirrors."""
-    return Pair(brokers.source, brokers.target, "shared", f"shared-{prefix}")
+    return _shared(brokers, data_path, prefix)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -246,44 +294,3 @@ def _judge_skip(report: _Report) -> _Report:
                 f"{reason}\nIn CI a test may only be skipped for a reason that begins with '{CANNOT_RUN}'."
             )
     return report
-
-
-def _running(temporary: str) -> list[psutil.Process]:
-    """Our descendants, and whatever has the run's temporary directory on its command line, with its descendants."""
-    me = psutil.Process()
-    found = set(me.children(recursive=True))
-    for process in psutil.process_iter(["cmdline"]):
-        if any(temporary in word for word in process.info["cmdline"] or ()):
-            found.add(process)
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found.update(process.children(recursive=True))
-    return list(found - {me, *me.parents()})
-
-
-def _alive(process: psutil.Process) -> bool:
-    """A zombie is dead: in a container, perhaps nobody reaps it."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail the run if a process that it started still runs, and end that process."""
-    temporary = session.config.option.basetemp
-    _, left = psutil.wait_procs(_running(f"{temporary}{os.sep}"), timeout=5)
-    alive = [process for process in left if _alive(process)]
-    session.config.stash[_left_over] = [str(process) for process in alive]
-    for process in alive:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    if alive:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    elif session.exitstatus == pytest.ExitCode.OK:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name the processes that were left over."""
-    for process in config.stash.get(_left_over, []):
-        terminalreporter.write_line(f"left running by the tests, now killed: {process}", red=True)

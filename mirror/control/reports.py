@@ -56,7 +56,7 @@ class Counters:
     """What one incarnation (one copier) of a partition has done since it began. Counters never decrease."""
 
     records: int = 0
-    bytes: int = 0  # keys, values and headers
+    bytes: int = 0  # keys, values and headers, or whole batches as they are stored
     transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRANSACTION_OUTCOMES, 0))
     fenced: int = 0  # producers of ours that were fenced by a newer one
     retries: int = 0  # attempts after a failure

@@ -25,6 +25,6 @@ def appended_offsets(expected: int | None, first: int | None, last: int | None) 
 class Written:
     """What a transaction has written: how much, and the position that it has committed."""
 
-    size: int  # bytes of keys, values and headers
+    size: int  # bytes of keys, values and headers, or of whole batches as they are stored
     position: Position
     appended: AppendedOffsets | None = None  # where its records are; None without records, or if that is not known

@@ -6,7 +6,8 @@ count and a signal, such as `3 SIGKILL`; or HANG: the thread then never returns,
 time-out; or RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
 `<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are.
 MIRROR_RENEW_INTERVAL (seconds) replaces what the target tells, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as
-mirror sees it.
+mirror sees it, MIRROR_STAY (seconds) is how long a partition stays on the record path at least, and half of how long it
+stays there at most.
 """
 
 from __future__ import annotations
@@ -62,6 +63,19 @@ def _around(function: Callable[..., Any], before: str | None, after: str | None)
     return wrapped
 
 
+def _around_async(function: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
+    @wraps(function)
+    async def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if before:
+            reached(before)
+        answer = await function(*args, **kwargs)
+        if after:
+            reached(after)
+        return answer
+
+    return wrapped
+
+
 def _patch_producer(module: ModuleType) -> None:
     producer = module.TransactionalProducer
     producer.fence = _around(producer.fence, "before-fence", "after-fence")
@@ -82,6 +96,28 @@ def _patch_session(module: ModuleType) -> None:
     module.TransactionSession._produce = _around(delivered, "before-produce", "after-produce")
 
 
+def _patch_batch_take_over(module: Any) -> None:
+    module.take_over = _around_async(module.take_over, "before-fence", None)
+    module._check_version = _around_async(module._check_version, "after-fence", None)  # it follows the fencing
+
+
+def _patch_batch_transaction(module: ModuleType) -> None:
+    transaction: Any = module.BatchTransaction
+    transaction._begin = _around_async(transaction._begin, "before-produce", "after-produce")
+    transaction.commit_position = _around_async(transaction.commit_position, None, "after-offsets")
+
+
+def _patch_batch_session(module: ModuleType) -> None:
+    session: Any = module.BatchSession
+    session._run = _around_async(session._run, None, "after-commit")
+
+
+def _patch_path_memory(module: ModuleType) -> None:
+    stay = os.environ.get("MIRROR_STAY")
+    if stay is not None:
+        module.FIRST_STAY, module.LONGEST_STAY = float(stay), 2 * float(stay)  # type: ignore[attr-defined]
+
+
 def _patch_copier(module: ModuleType) -> None:
     copier: Any = module.RecordCopier
     copier._recover = _around(copier._recover, "before-recovery", None)
@@ -91,6 +127,11 @@ def _patch_renewal(module: ModuleType) -> None:
     seconds = os.environ.get("MIRROR_RENEW_INTERVAL")
     if seconds is not None:
         module.renew_interval = lambda *_: (float(seconds), "")  # type: ignore[attr-defined]
+
+
+def _patch_batch_copier(module: ModuleType) -> None:
+    copier: Any = module.SupervisedBatchCopier
+    copier._recover = _around_async(copier._recover, "before-recovery", None)
 
 
 def _patch_positions(module: ModuleType) -> None:
@@ -112,8 +153,13 @@ PATCHES = {
     "mirror.target.position_reader": _patch_positions,
     "mirror.target.transactional_producer": _patch_producer,
     "mirror.target.record_transactions": _patch_session,
+    "mirror.target.batch_take_over": _patch_batch_take_over,
+    "mirror.target.batch_transaction": _patch_batch_transaction,
+    "mirror.target.batch_session": _patch_batch_session,
+    "mirror.task.path_memory": _patch_path_memory,
     "mirror.target.position_renewal": _patch_renewal,
     "mirror.task.copier": _patch_copier,
+    "mirror.task.supervised_batch_copier": _patch_batch_copier,
     "mirror.spark.slice_tasks": _patch_source,
     "mirror.source.fetcher": _patch_fetcher,
 }

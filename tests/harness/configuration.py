@@ -7,6 +7,8 @@ from typing import Any
 
 Settings = dict[str, Any]
 
+RECORDS, AUTO = DATA_PATHS = ("records", "auto")  # what a flow's data_path may be
+
 
 def one_flow(
     source: str,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import configuration, oracle, topics
+from tests.harness.configuration import AUTO, RECORDS
 from tests.harness.load import Made, produce
-from tests.harness.service import Service
+from tests.harness.service import TAKES_BATCHES, Service
 from tests.harness.waiting import PATIENCE
 
 
@@ -24,6 +25,7 @@ class Pair:
     prefix: str
     template: str = "{source}.{topic}"  # of the remote topics' names; a flow's remote_topic
     target_alias: str = "backup"
+    data_path: str = RECORDS
 
     @property
     def group(self) -> str:
@@ -39,8 +41,16 @@ class Pair:
         """Another flow between the same clusters, for a scenario that runs at the same time."""
         return replace(self, alias=f"{self.alias}{name}", prefix=f"{name}-{self.prefix}")
 
+    def by(self, data_path: str) -> Pair:
+        """The same flow by this data path. Whole batches have names of their own, beside what copies by records."""
+        if data_path == RECORDS:
+            return self
+        alias, prefix = f"{self.alias}-{data_path}", f"{data_path}-{self.prefix}"
+        return replace(self, alias=alias, prefix=prefix, data_path=data_path)
+
     def settings(self, flow: Mapping[str, Any] | None = None, **top: Any) -> configuration.Settings:
         """The configuration that mirrors them."""
+        flow = {"data_path": self.data_path, **(flow or {})}
         return configuration.one_flow(
             self.source, self.target, [f"{self.prefix}.*"], alias=self.alias, flow=flow, **top
         )
@@ -76,6 +86,10 @@ class Pair:
     def await_same(self, topic: str, timeout: float = PATIENCE) -> oracle.Records:
         """Wait until the target has what the source has now, and compare; returns the source's records."""
         return oracle.await_same(self.source, self.target, topic, self.remote(topic), timeout)
+
+    def assert_path(self, service: Service) -> None:
+        """Check that a service took the batch path if it was to: otherwise a test says nothing of it."""
+        assert bool(service.find(TAKES_BATCHES, flow=self.flow)) == (self.data_path == AUTO)
 
     def assert_settled(self, topic: str) -> None:
         """Check of an idle flow: both sides are the same, the position is in its place, no transaction is open."""

@@ -22,7 +22,7 @@ from tests.harness.batch_path import BatchPath, between
 from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_path]
 
 
 @pytest.fixture

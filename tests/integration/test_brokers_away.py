@@ -23,10 +23,10 @@ FLOOD = 8 + PARTITIONS  # lines that an incident may be worth
 class Both:
     """Two clusters of these tests' own, and the service between them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, data_path: str, directory: Path) -> None:
         self.source, self.target = LocalCluster("source", directory), LocalCluster("target", directory)
         start_together(self.source, self.target)
-        self.flow = Pair(self.source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
+        self.flow = Pair(self.source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-").by(data_path)
         self.service = self.flow.service(directory, {"transaction_timeout": f"{TRANSACTION_TIMEOUT}s"})
 
     def cluster(self, role: str) -> LocalCluster:
@@ -34,13 +34,14 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    running = Both(tmp_path_factory.mktemp("both"))
+def both(data_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    running = Both(data_path, tmp_path_factory.mktemp("both"))
     try:
         with running.service as service:
             running.flow.topic("first")
             service.await_plan()
             yield running
+            running.flow.assert_path(service)
             assert service.terminate() == 0, service.tail()
             assert not service.noise, service.tail()
     finally:
@@ -93,10 +94,10 @@ def test_the_target_hangs_for_longer_than_a_transaction_may_take(both: Both) -> 
     survives(both, "hanging", incident)
 
 
-def test_both_clusters_come_late(prefix: str, tmp_path: Path) -> None:
+def test_both_clusters_come_late(prefix: str, data_path: str, tmp_path: Path) -> None:
     """A service that is started before them says so once for each, and goes on by itself."""
     source, target = LocalCluster("source", tmp_path), LocalCluster("target", tmp_path)
-    flow = Pair(source.bootstrap, target.bootstrap, "late", prefix)
+    flow = Pair(source.bootstrap, target.bootstrap, "late", prefix).by(data_path)
 
     both = ("backup", flow.alias)
 

@@ -33,13 +33,13 @@ TAILS = {"text": b"." * 40, "ones": b"\x01" * 40}
 class Flows:
     """One service with a flow between the shared clusters for each policy, and one that looks at no checksum."""
 
-    def __init__(self, source: LocalCluster, target: LocalCluster, directory: Path) -> None:
+    def __init__(self, source: LocalCluster, target: LocalCluster, data_path: str, directory: Path) -> None:
         self.source = source
         names = ("fail", "skip", "unchecked")
         self.fail, self.skip, self.unchecked = (
-            Pair(source.bootstrap, target.bootstrap, f"rot{name}", f"rot{name}-") for name in names
+            Pair(source.bootstrap, target.bootstrap, f"rot{name}", f"rot{name}-").by(data_path) for name in names
         )
-        self.marked = Pair(source.bootstrap, target.bootstrap, "rotmarked", "rotmarked-", "{topic}")
+        self.marked = Pair(source.bootstrap, target.bootstrap, "rotmarked", "rotmarked-", "{topic}").by(data_path)
         self.all = [self.fail, self.skip, self.unchecked, self.marked]
         settings = configuration.together(
             self.fail.settings(),
@@ -95,15 +95,19 @@ def _is_copied(pair: Pair, topic: str) -> bool:
 
 @pytest.fixture(scope="module")
 def flows(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    data_path: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Flows]:
-    running = Flows(source_cluster, target_cluster, tmp_path_factory.mktemp("rot"))
+    running = Flows(source_cluster, target_cluster, data_path, tmp_path_factory.mktemp("rot"))
     with running.service as service:
         witnesses = [(pair, pair.topic("first")) for pair in running.all]
         for pair, topic in witnesses:
             pair.produce(topic, Made(b"key", b"first"))
             service.wait_for("it is copied", partial(_is_copied, pair, topic))
         yield running
+        running.skip.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
 

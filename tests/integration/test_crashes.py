@@ -94,6 +94,7 @@ def test_kills_at_random_moments(pair: Pair, tmp_path: Path) -> None:
         assert_ended_tidily(*services)
 
 
+@pytest.mark.both_paths
 def test_a_superseded_task_wakes_up_in_the_middle_of_a_transaction(pair: Pair, tmp_path: Path) -> None:
     failpoints = Failpoints(tmp_path)
     topic = pair.topic("zombie", 2)

@@ -18,7 +18,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.one_path]
 
 AUTO = {"data_path": "auto"}
 MOVES = {"batches": "partition takes the batch path", "records": "partition takes the record path"}
@@ -111,23 +111,3 @@ def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pai
             running.stop()
         pair.await_same(topic)
         pair.assert_settled(topic)
-
-
-def test_a_pause_and_an_order_to_stop_are_kept(pair: Pair, tmp_path: Path) -> None:
-    topic = pair.topic("t")
-    with Load(pair.source, {topic: 1}, rate=500) as running, pair.service(tmp_path, AUTO) as service:
-        await_path(service, topic, "batches")
-        assert answer("pause", "-c", service.file, "--topic", topic)["waiting"] == []
-        paused = oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0)
-        running.wait_for(running.counts.total + 1_000)
-        assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == paused
-        assert partition(service, topic)["state"] == "paused"
-        answer("resume", "-c", service.file, "--topic", topic)
-        await_path(service, topic, "batches")
-        running.wait_for(running.counts.total + 500)
-        assert service.terminate() == 0, service.tail()
-        assert not service.noise, service.tail()
-        running.stop()
-    with pair.service(tmp_path, AUTO):
-        pair.await_same(topic)
-    pair.assert_settled(topic)

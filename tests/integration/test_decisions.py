@@ -37,8 +37,10 @@ LOST = "mirror_lost_offsets_total"
 class Flows:
     """One service with a flow for each policy; producers of idle partitions are closed at once."""
 
-    def __init__(self, source: str, target: str, directory: Path) -> None:
-        self.fail, self.skip = (Pair(source, target, f"decide{name}", f"decide{name}-") for name in ("fail", "skip"))
+    def __init__(self, source: str, target: str, data_path: str, directory: Path) -> None:
+        self.fail, self.skip = (
+            Pair(source, target, f"decide{name}", f"decide{name}-").by(data_path) for name in ("fail", "skip")
+        )
         quick = {"producer_idle_timeout": "1s"}
         settings = configuration.together(
             self.fail.settings({**quick, "on_data_loss": "fail"}), self.skip.settings({**quick, "on_data_loss": "skip"})
@@ -61,14 +63,18 @@ class Flows:
 
 @pytest.fixture(scope="module")
 def flows(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    data_path: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Flows]:
-    running = Flows(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("decisions"))
+    running = Flows(source_cluster.bootstrap, target_cluster.bootstrap, data_path, tmp_path_factory.mktemp("decisions"))
     with running.service as service:
         for pair in (running.fail, running.skip):
             pair.topic("first")
         service.wait_for("plans", lambda: all(service.find(PLANNED, flow=p.flow) for p in (running.fail, running.skip)))
         yield running
+        running.fail.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
 

@@ -54,6 +54,7 @@ def end(service: Service, how: signal.Signals) -> None:
     assert took < DRAIN, f"{took:.1f} s"
 
 
+@pytest.mark.both_paths
 def test_a_drain_under_load_leaves_nothing_open_and_loses_nothing(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("drained", 4)
     counts = []

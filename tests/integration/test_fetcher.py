@@ -21,6 +21,8 @@ from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.waiting import until
 
+pytestmark = pytest.mark.one_path
+
 
 @pytest.fixture
 def flow(pair: Pair, tmp_path: Path) -> Flow:

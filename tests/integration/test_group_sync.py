@@ -50,13 +50,17 @@ ONLY_LIBRDKAFKA = {"broker.address.ttl": "1000"}  # a property that mirror's own
 
 @pytest.fixture(scope="module")
 def running(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    data_path: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Pair, Service]]:
-    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "sync", "sync-")
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "sync", "sync-").by(data_path)
     # The service syncs the groups of those tests that are about a fail-over; the others make the rounds themselves.
     groups = {"groups": {"sync": True, "include": ["over-.*"], "interval": "1s"}}
     with pair.service(tmp_path_factory.mktemp("sync"), groups) as service:
         yield pair, service
+        pair.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise
 
@@ -106,6 +110,7 @@ def next_values(bootstrap: str, topic: str, group: str) -> list[bytes]:
         return found
 
 
+@pytest.mark.both_paths
 def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: GroupSync, flow: Flow) -> None:
     pair, _ = running
     topic = pair.topic("twenty")
@@ -251,6 +256,7 @@ def committed_of(pair: Pair, topic: str, group: str) -> list[TopicPartition]:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.both_paths
 def test_java_s_consumer_moves_over_in_the_middle_of_a_topic(
     running: tuple[Pair, Service], sync: GroupSync, protocol: str
 ) -> None:

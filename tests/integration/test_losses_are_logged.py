@@ -21,8 +21,8 @@ BAD = Made(b"key", b"x" * 60_000, [("name", b"value")])
 
 
 @pytest.fixture(scope="module")
-def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
-    return Pair(source_cluster.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-")
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster, data_path: str) -> Pair:
+    return Pair(source_cluster.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-").by(data_path)
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +31,7 @@ def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPat
     with Service(flow.settings(policies), tmp_path_factory.mktemp("service"), failpoints.environment) as running:
         flow.topic("first")
         yield running.await_plan()
+        flow.assert_path(running)
         assert running.terminate() == 0, running.tail()
         assert not running.noise, running.tail()
 
@@ -68,7 +69,7 @@ def test_a_dead_letter_is_in_the_transaction_that_passes_its_record_over(
     wanted = [(made.value, tuple(made.headers)) for made in GOOD]
     service.wait_for("what is good", lambda: [(r.value, r.headers) for r in flow.copied(topic)[0]] == wanted)
     assert "at offset 15 " in service.wait_for_event(REFUSED, topic=topic)["reason"]
-    (letters,) = oracle.read(flow.target, f"mirror-dead-letters.{ALIAS}.internal").values()
+    (letters,) = oracle.read(flow.target, f"mirror-dead-letters.{flow.alias}.internal").values()
     ours = [each for each in letters if ("mirror.dead-letter.topic", topic.encode()) in each.headers]
     assert [(each.key, each.value) for each in ours] == [(BAD.key, BAD.value)]
     assert set(BAD.headers) <= set(ours[0].headers)

@@ -12,7 +12,7 @@ from tests.harness.load import Made
 from tests.harness.memory import MIB, bound, peak
 from tests.harness.pair import Pair
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_path]
 
 RECORDS, HEADER = 900, 500_000
 BATCH = MIB

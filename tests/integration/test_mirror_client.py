@@ -41,8 +41,8 @@ STRANGER = "client-stranger"  # a group that never committed anything
 class Case:
     """One flow: its topic, groups that have committed offsets, and what the client says of it."""
 
-    def __init__(self, policy: str, source: str, target: str) -> None:
-        self.pair = Pair(source, target, f"client{policy}", f"client{policy}-")
+    def __init__(self, policy: str, source: str, target: str, data_path: str) -> None:
+        self.pair = Pair(source, target, f"client{policy}", f"client{policy}-").by(data_path)
         self.topic = f"{self.pair.prefix}orders"
         self.remote = self.pair.remote(self.topic) if policy == "default" else self.topic
         # One syncs groups, the other does not: the client sees no difference.
@@ -108,12 +108,15 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def asked(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    data_path: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Asked]:
     """One service with both flows, and one JVM with all questions."""
     require()
     source, target = source_cluster.bootstrap, target_cluster.bootstrap
-    default, identity = cases = [Case(policy, source, target) for policy in CLASSES]
+    default, identity = cases = [Case(policy, source, target, data_path) for policy in CLASSES]
     topics.create(source, f"{FAR}.heartbeats")
     for each in cases:
         topics.create(source, each.topic, 2)
@@ -133,7 +136,8 @@ def asked(
         yield Asked(service, default, identity, unnamed)
         assert service.terminate() == 0, service.tail()
         assert not service.noise
-    topics.delete(source, "heartbeats")
+    for name in ("heartbeats", f"{FAR}.heartbeats"):
+        topics.delete(source, name)
 
 
 @pytest.fixture(params=CLASSES)

@@ -40,22 +40,23 @@ LONGEST = 20.0  # seconds that a transaction may last on the target
 class Net:
     """The shared source, a target that is reached through a proxy, and the service between them."""
 
-    def __init__(self, source: LocalCluster, directory: Path) -> None:
+    def __init__(self, source: LocalCluster, data_path: str, directory: Path) -> None:
         properties = {"transaction.max.timeout.ms": int(LONGEST * 1000)}
         self.target = LocalCluster("proxied", directory, properties=properties)
         self.proxy = Proxy(self.target)
-        self.direct = Pair(source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
-        self.through = Pair(source.bootstrap, self.proxy.bootstrap, ALIAS, f"{ALIAS}-")
+        self.direct = Pair(source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-").by(data_path)
+        self.through = Pair(source.bootstrap, self.proxy.bootstrap, ALIAS, f"{ALIAS}-").by(data_path)
         self.service = self.through.service(directory, {"transaction_timeout": "5s"})
 
 
 @pytest.fixture(scope="module")
-def net(source_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
-    net = Net(source_cluster, tmp_path_factory.mktemp("net"))
+def net(source_cluster: LocalCluster, data_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
+    net = Net(source_cluster, data_path, tmp_path_factory.mktemp("net"))
     with net.target, net.proxy, net.service as service:
         net.direct.topic("first")
         service.await_plan()
         yield net
+        net.direct.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
 

@@ -83,10 +83,13 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    data_path: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Running]:
     """One service for all tests of this file."""
-    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "own", "own-topics-")
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "own", "own-topics-").by(data_path)
     topic, paused = pair.topic("busy", 3), pair.topic("paused")
     settings = {"on_poison_record": "dead_letter", "mirrormaker_offsets": {"enabled": True}}
     with (
@@ -100,6 +103,7 @@ def running(
         load.stop()
         for each in (topic, paused):
             pair.await_same(each)
+        pair.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise
         assert not any(map(service.find, (BUG, RETRYING, BLOCKED))), service.tail()

@@ -8,9 +8,10 @@ import pytest
 
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
+from tests.harness.configuration import AUTO
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, RETRYING, Service
+from tests.harness.service import BLOCKED, RETRYING, TAKES_BATCHES, Service
 from tests.harness.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -33,6 +34,7 @@ def copied(service: Service, topic: str, **partition: int) -> float:
     return service.metric("mirror_source_records_total", topic=topic, **partition)
 
 
+@pytest.mark.both_paths
 def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: Pair, tmp_path: Path) -> None:
     held, free = pair.topic("held", 2), pair.topic("free", 2)
     service = pair.service(tmp_path)
@@ -81,6 +83,8 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
             service.wait_for("one partition goes on", lambda: copied(service, held, partition=1) > 300)
             assert position(pair, held, 0) == paused_at[0]
             assert answer("resume", "-c", service.file)["partitions"] == 5
+            if pair.data_path == AUTO:
+                service.wait_for_event(TAKES_BATCHES, topic=held, partition=0)
             load.stop()
             pair.await_same(held)
             pair.await_same(free)
@@ -112,6 +116,7 @@ def test_an_order_without_a_service_stands(pair: Pair, tmp_path: Path) -> None:
     until("nothing left", lambda: not service.processes())
 
 
+@pytest.mark.both_paths
 def test_a_topic_that_is_recreated_while_paused_is_not_taken_for_the_old_one(pair: Pair, tmp_path: Path) -> None:
     """It is not even before the next plan, and although it is longer than the old one was."""
     topic = pair.topic("recreated")

@@ -61,8 +61,10 @@ class Dashes:
 class Flows:
     """One service with a flow between the shared clusters for each policy."""
 
-    def __init__(self, source: str, target: str, directory: Path) -> None:
-        self.all = [Pair(source, target, f"policy{name}", f"policy{name}-") for name in ("fail", "skip", "letter")]
+    def __init__(self, source: str, target: str, data_path: str, directory: Path) -> None:
+        self.all = [
+            Pair(source, target, f"policy{name}", f"policy{name}-").by(data_path) for name in ("fail", "skip", "letter")
+        ]
         self.fail, self.skip, self.letter = self.all
         self.skip = self.all[1] = replace(self.skip, template="{source}--{topic}")
         self.names = directory / "own_names.py"
@@ -98,12 +100,15 @@ class Flows:
 
 @pytest.fixture(scope="module")
 def flows(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    data_path: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Flows]:
     directory = tmp_path_factory.mktemp("loss")
     with pytest.MonkeyPatch.context() as environment:  # of the service and of all commands
         environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(directory), os.environ.get("PYTHONPATH")))))
-        yield from served(Flows(source_cluster.bootstrap, target_cluster.bootstrap, directory))
+        yield from served(Flows(source_cluster.bootstrap, target_cluster.bootstrap, data_path, directory))
 
 
 def served(running: Flows) -> Iterator[Flows]:
@@ -112,6 +117,8 @@ def served(running: Flows) -> Iterator[Flows]:
             pair.topic("first")
         service.wait_for("plans", lambda: all(service.find(PLANNED, flow=pair.flow) for pair in running.all))
         yield running
+        for pair in running.all:
+            pair.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
 
@@ -139,6 +146,7 @@ def recreate(pair: Pair, topic: str) -> None:
     topics.recreate(pair.source, topic, 2)
 
 
+@pytest.mark.both_paths
 def test_deleted_records(flows: Flows) -> None:
     together(
         partial(deleted_records_stop_their_partition_alone, flows),
@@ -218,6 +226,7 @@ def deleted_records_are_passed_over(flows: Flows) -> None:
 RECREATED = (10, 100, 300)  # records of the new topic: it is shorter than the old one, as long, longer
 
 
+@pytest.mark.both_paths
 def test_choices_and_recreated_topics(flows: Flows) -> None:
     together(
         partial(an_explicit_choice_goes_on_after_deleted_records, flows),
@@ -309,6 +318,7 @@ def poison(pair: Pair, kind: str, prefix: str = "") -> str:
     return topic
 
 
+@pytest.mark.both_paths
 def test_a_refused_record(flows: Flows) -> None:
     together(
         *(partial(a_refused_record_stops_its_partition_alone, flows, kind) for kind in POISON),

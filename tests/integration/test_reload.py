@@ -40,9 +40,9 @@ TURNS, WINDOW = 2, 2  # of a topic that comes and goes, and seconds without a ch
 
 
 @pytest.fixture(scope="module")
-def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster, data_path: str) -> Pair:
     unique = uuid.uuid4().hex[:6]
-    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, f"r{unique}", f"reload-{unique}-")
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, f"r{unique}", f"reload-{unique}-").by(data_path)
     for name in ("first", "second"):
         pair.topic(name, 2)
     return pair
@@ -65,6 +65,7 @@ def settings(flow: Pair) -> Settings:
 def service(flow: Pair, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Service(settings, tmp_path_factory.mktemp("reload")) as running:
         yield running.await_plan()
+        flow.assert_path(running)
         assert running.terminate() == 0, running.tail()
         assert not running.noise, running.tail()
 
@@ -230,6 +231,7 @@ def test_running_tasks_take_another_policy(flow: Pair, own: Pair, service: Servi
     assert topics.partitions(flow.target, flow.remote(topic)) == 0
 
 
+@pytest.mark.both_paths
 def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service: Service, settings: Settings) -> None:
     first, topic = flow.prefix + "first", flow.topic("throttled", 2)
     workers = service.worker_pids()
@@ -256,6 +258,7 @@ def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service
     assert service.worker_pids() == workers
 
 
+@pytest.mark.both_paths
 def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, service: Service, settings: Settings) -> None:
     """Each of the two has one of the partitions, and a backlog there that would take the whole throttle."""
     topic = flow.prefix + "first"

@@ -36,10 +36,10 @@ LOST = "task lost, another one has taken its slice over"
 
 
 @pytest.fixture(scope="module")
-def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster, data_path: str) -> Pair:
     """A flow that begins with one topic of one partition, and so with two tasks: fewer than Spark has cores for."""
     unique = uuid.uuid4().hex[:6]
-    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, f"s{unique}", f"signals-{unique}-")
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, f"s{unique}", f"signals-{unique}-").by(data_path)
     pair.topic("one")
     return pair
 
@@ -56,6 +56,7 @@ def service(flow: Pair, collector: OtlpCollector, tmp_path_factory: pytest.TempP
     top = {"spark": {"master": "local[4]"}, "metrics": {"otlp": {"endpoint": collector.endpoint, "interval": "1s"}}}
     with flow.service(tmp_path_factory.mktemp("signals"), settings, **top) as running:
         yield running
+        flow.assert_path(running)
         assert running.terminate() == 0, running.tail()
         assert not running.noise
 

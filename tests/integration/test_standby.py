@@ -35,18 +35,17 @@ IMPATIENT = Program((sys.executable, "-m", "tests.harness.impatient"), os.enviro
 WAIT = ("--standby", "--standby-after", "10")
 TAKES_OVER = "no living service, the standby takes over"
 BEGINS = "standby begins to wait"
-FLOW = f"{ALIAS}->backup"
 
 
 class Zones:
     """Two clusters that the near zone reaches directly, and the far zone through proxies."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, data_path: str) -> None:
         self.clusters = [LocalCluster(name, directory) for name in ("source", "target")]
         self.to_source, self.to_target = self.proxies = [Proxy(cluster) for cluster in self.clusters]
         source, target = (cluster.bootstrap for cluster in self.clusters)
-        self.pair = Pair(source, target, ALIAS, f"{ALIAS}-")
-        self._far = Pair(self.to_source.bootstrap, self.to_target.bootstrap, ALIAS, f"{ALIAS}-")
+        self.pair = Pair(source, target, ALIAS, f"{ALIAS}-").by(data_path)
+        self._far = Pair(self.to_source.bootstrap, self.to_target.bootstrap, ALIAS, f"{ALIAS}-").by(data_path)
         self._directory = directory
 
     def near(self) -> Service:
@@ -74,7 +73,7 @@ class Zones:
         return list(dict.fromkeys(plan["leader"] for plan in plans))
 
     def _control_records(self) -> Sequence[Record]:
-        return oracle.read(self.pair.target, f"mirror-control.{ALIAS}.internal")[0]
+        return oracle.read(self.pair.target, f"mirror-control.{self.pair.alias}.internal")[0]
 
 
 def cut(proxy: Proxy) -> None:
@@ -89,7 +88,7 @@ def copies(service: Service) -> None:
     service.wait_for("records copied", lambda: service.metric("mirror_source_records_total") > 100)
     service.wait_for("ready", lambda: service.get("/readyz") == (200, "ok\n"))
     assert service.metric("mirror_flow_leader") == 1
-    assert len(service.find(TAKES_OVER, flow=FLOW)) == 1
+    assert len(service.find(TAKES_OVER)) == 1
 
 
 def waits(service: Service) -> None:
@@ -101,8 +100,8 @@ def waits(service: Service) -> None:
     assert not service.find(TAKES_OVER)
 
 
-def test_the_standby_takes_over_and_no_two_take_turns(tmp_path: Path) -> None:
-    zones = Zones(tmp_path)
+def test_the_standby_takes_over_and_no_two_take_turns(data_path: str, tmp_path: Path) -> None:
+    zones = Zones(tmp_path, data_path)
     with ExitStack() as stack:
 
         def started(service: Service) -> Service:
@@ -117,7 +116,7 @@ def test_the_standby_takes_over_and_no_two_take_turns(tmp_path: Path) -> None:
 
         # Nothing has ever run. Both begin to wait, and the one that hears the silence first leads.
         near = started(zones.near())
-        near.wait_for_event("standby waits", flow=FLOW, reason="no service has given a sign of life yet")
+        near.wait_for_event("standby waits", flow=zones.pair.flow, reason="no service has given a sign of life yet")
         far = started(zones.far())
         copies(near)
         waits(far)

@@ -77,16 +77,20 @@ def test_starts(
     source_cluster: LocalCluster, target_cluster: LocalCluster, pair: Pair, prefix: str, tmp_path: Path
 ) -> None:
     together(
-        partial(starts, source_cluster, target_cluster, prefix, tmp_path),
+        partial(starts, source_cluster, target_cluster, prefix, pair.data_path, tmp_path),
         partial(records_without_a_position_wait_for_a_decision, pair.other("renamed"), tmp_path),
         partial(the_way_back_copies_only_what_programs_have_written, pair.other("back"), tmp_path),
     )
 
 
-def starts(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str, tmp_path: Path) -> None:
+def starts(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str, data_path: str, tmp_path: Path
+) -> None:
     source, target = source_cluster.bootstrap, target_cluster.bootstrap
     name = f"s{prefix[-7:-1]}"
-    early, late, at = (Pair(source, target, f"{name}-{start}", prefix) for start in ("early", "late", "at"))
+    early, late, at = (
+        Pair(source, target, f"{name}-{start}", prefix).by(data_path) for start in ("early", "late", "at")
+    )
     began = int(time.time() * 1000) - 3_600_000
     topic = early.topic("old", 2)
     for number, record in enumerate(made("old", range(10))):

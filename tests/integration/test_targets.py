@@ -78,9 +78,9 @@ def careless(careless_and_tls: tuple[LocalCluster, Tls]) -> LocalCluster:
 
 
 @pytest.fixture
-def flow(source_cluster: LocalCluster, careless: LocalCluster, prefix: str) -> Pair:
+def flow(source_cluster: LocalCluster, careless: LocalCluster, prefix: str, data_path: str) -> Pair:
     """The flow from the shared source to the careless target."""
-    return Pair(source_cluster.bootstrap, careless.bootstrap, f"c{prefix[-7:-1]}", prefix)
+    return Pair(source_cluster.bootstrap, careless.bootstrap, f"c{prefix[-7:-1]}", prefix).by(data_path)
 
 
 def checks(service: Service, code: int) -> dict[str, tuple[str, str, str]]:
@@ -178,11 +178,11 @@ def test_a_transaction_version_that_was_not_raised(flow: Pair, careless: LocalCl
 
 
 def test_timestamps_survive_brokers_that_would_replace_them(
-    source_cluster: LocalCluster, careless: LocalCluster, prefix: str, tmp_path: Path
+    source_cluster: LocalCluster, careless: LocalCluster, prefix: str, data_path: str, tmp_path: Path
 ) -> None:
     """Three flows: one looks each second, one does not look again, and one accepts what the target does."""
     looks, waits, accepts = (
-        Pair(source_cluster.bootstrap, careless.bootstrap, f"{name}{prefix[-7:-1]}", f"{prefix}{name}-")
+        Pair(source_cluster.bootstrap, careless.bootstrap, f"{name}{prefix[-7:-1]}", f"{prefix}{name}-").by(data_path)
         for name in ("looks", "waits", "accepts")
     )
     fresh, there, kept, taken = looks.topic("fresh"), looks.topic("there"), waits.topic("kept"), accepts.topic("taken")

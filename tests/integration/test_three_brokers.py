@@ -327,10 +327,10 @@ def test_what_was_cut_off_ahead_of_the_position_is_no_loss(cut_source: LocalClus
 
 
 def test_a_marker_of_a_newer_leader_is_no_cut(
-    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    cut_source: LocalCluster, target_cluster: LocalCluster, data_path: str, tmp_path: Path
 ) -> None:
     """A transaction is open over an orderly election, and its end is all that the new leader has written."""
-    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-marker")
+    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-marker").by(data_path)
     topic = pair.prefix
     wanted = NewTopic(topic, 1, replica_assignment=[[2, 3]], config={"min.insync.replicas": "1"})
     topics.admin(pair.source).create_topics([wanted])[topic].result(30)
@@ -366,8 +366,8 @@ def test_a_marker_of_a_newer_leader_is_no_cut(
 class Cut:
     """A flow with a topic whose log is cut."""
 
-    def __init__(self, source: LocalCluster, target: LocalCluster, name: str, policy: str) -> None:
-        self.pair = Pair(source.bootstrap, target.bootstrap, f"{ALIAS}{name}", f"{ALIAS}-log-{name}")
+    def __init__(self, source: LocalCluster, target: LocalCluster, path: str, name: str, policy: str) -> None:
+        self.pair = Pair(source.bootstrap, target.bootstrap, f"{ALIAS}{name}", f"{ALIAS}-log-{name}").by(path)
         self.topic, self.policy, self._source = self.pair.prefix, policy, source
         unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         # The second partition has the consumer hear of the first one's leaders all the time.
@@ -411,11 +411,11 @@ class Cut:
 
 
 def test_logs_that_were_cut_and_have_grown_again(
-    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    cut_source: LocalCluster, target_cluster: LocalCluster, data_path: str, tmp_path: Path
 ) -> None:
     """They are longer than the position, so only the leader epoch tells (KIP-320), even if nobody consumes then."""
     kinds = {"consumed": "skip", "paused": "skip", "chosen": "fail"}
-    cuts = [Cut(cut_source, target_cluster, *each) for each in kinds.items()]
+    cuts = [Cut(cut_source, target_cluster, data_path, *each) for each in kinds.items()]
     _, paused, chosen = cuts
     _, leader, follower = cut_source.brokers
     settings = {**configuration.together(*(each.settings() for each in cuts)), "spark": {"master": "local[3]"}}
@@ -452,10 +452,10 @@ def test_logs_that_were_cut_and_have_grown_again(
 
 
 def test_after_the_remote_log_was_cut_no_lost_record_is_translated_to_a_new_one(
-    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    cut_source: LocalCluster, target_cluster: LocalCluster, data_path: str, tmp_path: Path
 ) -> None:
     """The log has grown beyond where it was cut, so old entries of the offset map would fit it."""
-    pair = Pair(target_cluster.bootstrap, cut_source.bootstrap, f"{ALIAS}remote", f"{ALIAS}-remote")
+    pair = Pair(target_cluster.bootstrap, cut_source.bootstrap, f"{ALIAS}remote", f"{ALIAS}-remote").by(data_path)
     topic, (_, leader, follower) = pair.topic("log"), cut_source.brokers
     unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     wanted = NewTopic(pair.remote(topic), 1, replica_assignment=[[leader.node, follower.node]], config=unclean)
@@ -500,10 +500,10 @@ def test_after_the_remote_log_was_cut_no_lost_record_is_translated_to_a_new_one(
 
 
 def test_a_partition_without_a_leader_is_reported_and_starts_later(
-    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    cut_source: LocalCluster, target_cluster: LocalCluster, data_path: str, tmp_path: Path
 ) -> None:
     """It has no position, so only its leader can tell where it starts. Its task is not taken for one that hangs."""
-    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, f"{ALIAS}waits", f"{ALIAS}-waits")
+    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, f"{ALIAS}waits", f"{ALIAS}-waits").by(data_path)
     topic, last = pair.prefix, cut_source.brokers[-1]
     topics.create_placed(cut_source.bootstrap, topic, [[last.node]])
     pair.produce(topic, Made(None, b"first"))
@@ -533,11 +533,15 @@ def test_a_partition_without_a_leader_is_reported_and_starts_later(
 
 
 def test_a_status_topic_that_was_made_again_has_another_leader(
-    source_cluster: LocalCluster, cut_source: LocalCluster, tmp_path: Path
+    source_cluster: LocalCluster, cut_source: LocalCluster, data_path: str, tmp_path: Path
 ) -> None:
     """Its leader epoch begins anew, and librdkafka stays with the leader of the higher one: reports would be unread."""
-    pair = Pair(source_cluster.bootstrap, cut_source.bootstrap, "again", "again-")
-    topic, status, first = pair.topic("reported"), "mirror-status.again.internal", cut_source.brokers[0].bootstrap
+    pair = Pair(source_cluster.bootstrap, cut_source.bootstrap, "again", "again-").by(data_path)
+    topic, status, first = (
+        pair.topic("reported"),
+        f"mirror-status.{pair.alias}.internal",
+        cut_source.brokers[0].bootstrap,
+    )
     with pair.service(tmp_path) as service:
         pair.produce(topic, Made(None, b"first"))
         pair.await_same(topic)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 
 from tests.harness import oracle, topics
@@ -16,6 +17,8 @@ from tests.harness.pair import Pair
 from tests.harness.service import RETRYING, Service
 from tests.harness.together import together
 from tests.harness.waiting import until
+
+pytestmark = pytest.mark.both_paths
 
 
 @contextlib.contextmanager

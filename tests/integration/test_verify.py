@@ -211,6 +211,7 @@ def counted(found: dict[str, Any]) -> dict[str, int]:
     return {kind: found[kind] for kind in KINDS if found[kind]}
 
 
+@pytest.mark.both_paths
 def test_a_running_copy_is_equal_at_any_time(shared: Pair, shared_service: Service) -> None:
     topic = shared.topic("running", 3)
     with Load(shared.source, {topic: 3}, rate=300, transaction=50, abort_every=4, make=mixed) as load:

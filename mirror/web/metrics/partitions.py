@@ -113,7 +113,7 @@ class PartitionCounters:
         self.records = counter("mirror_source_records", "Records committed on the target.", "records")
         self.bytes = counter(
             "mirror_source_bytes",
-            "Bytes of keys, values and headers committed on the target; on the batch path, of whole batches.",
+            "Bytes committed on the target: of keys, values and headers, or of whole batches as they are stored.",
             "bytes",
         )
         self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
