@@ -20,7 +20,14 @@ T = TypeVar("T")
 
 OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
 # The most connections to one broker, by purpose. Their sum is the hard bound.
-MOST_CONNECTIONS: Mapping[str, int] = {OTHER_PURPOSE: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
+MOST_CONNECTIONS: Mapping[str, int] = {
+    OTHER_PURPOSE: 1,
+    "fetch": 1,
+    "first": 4,
+    "produce": 4,
+    "unreplicated": 2,
+    "coordinator": 4,
+}
 
 _REPLICA_NOT_AVAILABLE = CODES["REPLICA_NOT_AVAILABLE"]  # no error here (KAFKA-1609): another replica is away
 
@@ -40,6 +47,7 @@ class Cluster:
         self._topics: dict[str, DescribedTopic] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._doubted: set[tuple[str, int]] = set()  # their leaders may be outdated, but not their epochs
+        self.unreplicated: set[tuple[str, int]] = set()  # partitions to which a write could not be replicated in time
         self._coordinators: dict[tuple[int, str], int] = {}
         self._former: dict[tuple[int, str], int] = {}  # coordinators that are doubted
         self._turn = 0  # how often another broker had to be asked first

@@ -46,6 +46,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self.opened_at = self.used_at = self._loop.time()
         self.broken = False  # True if it failed while somebody waited
+        self.retired = False  # True if it should get no more requests
         self._stream = stream
         self._closed: WireError | None = None
         self._correlation = 0
@@ -110,6 +111,12 @@ class Connection:
             each.fail(Unanswered(str(self._closed)))
         for each in held:
             each.fail(Unavailable(str(self._closed)))
+
+    def retire(self) -> None:
+        """Close the connection as soon as nobody waits for an answer. Who calls it has given up."""
+        self.retired = True
+        if all(each.future.done() for each in (*self._sent, *self._held)):
+            self.close()
 
     def version(self, api: Api) -> int:
         """The version of a request that is used here. Raises Unsupported."""
@@ -285,5 +292,7 @@ class Connection:
             self._access.on_throttled(throttled / 1000)
             self._quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
             self._loop.call_at(self._quiet_until, self._release)
+        if self.retired:
+            self.retire()
         if self._sent:
             self._await_next()

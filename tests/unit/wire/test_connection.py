@@ -212,6 +212,42 @@ def test_a_request_that_does_not_move_is_given_up(takes: int, each: int, monkeyp
     asyncio.run(run())
 
 
+def test_a_retired_connection_answers_those_who_wait_and_then_ends() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            given_up, first, second = (connection.send(number()) for _ in range(3))
+            given_up.cancel()
+            connection.retire()
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 2))
+            assert await first == 2 and not connection.closed
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(3, 1))
+            assert await second == 3 and connection.closed and not connection.broken
+
+    asyncio.run(run())
+
+
+def test_a_retired_connection_for_which_nobody_waits_ends_at_once() -> None:
+    async def run() -> None:
+        async with opened() as (connection, _):
+            connection.send(number()).cancel()
+            connection.retire()
+            assert connection.closed
+
+    asyncio.run(run())
+
+
+def test_a_retired_connection_that_is_dead_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, _):
+            waiting = connection.send(number())
+            connection.retire()
+            assert [type(each) for each in await outcomes([waiting])] == [Unanswered] and connection.closed
+
+    asyncio.run(run())
+
+
 def test_who_was_patient_for_one_answer_is_not_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
 
