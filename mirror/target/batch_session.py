@@ -136,6 +136,7 @@ class BatchSession:
         except WireError as error:
             self._forget_leaders()
             raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error
+        self._target.unreplicated.discard(self._owner.where)
         self._by = replace(self._by, producer=ended.producer, epoch=ended.epoch)
         self.ended = self._clock.monotonic()
         self.duration = self.ended - begun

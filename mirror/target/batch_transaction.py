@@ -34,6 +34,7 @@ from mirror.target.coordination import AGAIN, PATIENCE, UNKNOWN, ask, codes, ref
 from mirror.target.position_metadata import encoded, terminated
 from mirror.target.transaction_content import Made, Places, TransactionContent
 from mirror.wire.cluster import Cluster
+from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import GROUP
 from mirror.wire.offsets import Offset
@@ -49,6 +50,9 @@ FIRST_PURPOSE, PURPOSE = "first", "produce"
 # So does the first Produce, which is added before anything is appended. The broker says the last one when that fails
 # (ReplicaManager.handleProduceAppend).
 _AGAIN = AGAIN | codes("NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS")
+# A Produce that can't be replicated blocks its connection until then. Partitions that have met this share other
+# connections, until they commit.
+_UNREPLICATED, UNREPLICATED_PURPOSE = CODES["REQUEST_TIMED_OUT"], "unreplicated"
 
 
 class BatchTransaction:
@@ -169,7 +173,7 @@ class BatchTransaction:
         """
         deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 0.1)
         while True:
-            connection = await self._target.connection(node, FIRST_PURPOSE)
+            connection = await self._target.connection(node, self._purpose(FIRST_PURPOSE))
             answer = await connection.ask(produce(self._by.name, batches, ALL))
             meant = [_meant(named, each, batches) for named, each in answer.partitions]
             if len(meant) != len(batches) or _names(meant) != _names(batches):
@@ -184,13 +188,13 @@ class BatchTransaction:
     async def _send(self, batches: Sequence[Batch], acks: int) -> Sequence[ProduceAnswer | BaseException]:
         """Send batches over one connection, so that they arrive in order. The last one waits for replication.
 
-        Whoever gives up closes the connection. Otherwise others would wait there until the broker has answered
-        requests that nobody needs any more.
+        Whoever gives up retires the connection. Otherwise others would begin to wait there until the broker has
+        answered requests that nobody needs any more.
         """
         if not batches:
             return []
         leader = await self._target.leader(*self._owner.where)
-        connection = await self._target.connection(leader.node, PURPOSE)
+        connection = await self._target.connection(leader.node, self._purpose(PURPOSE))
         each_acks = [acks] * (len(batches) - 1) + [ALL]
         sent = [
             connection.send(produce(self._by.name, [batch], each))
@@ -199,8 +203,11 @@ class BatchTransaction:
         try:
             return await asyncio.gather(*sent, return_exceptions=True)
         except asyncio.CancelledError:
-            connection.close()
+            connection.retire()
             raise
+
+    def _purpose(self, usual: str) -> str:
+        return UNREPLICATED_PURPOSE if self._owner.where in self._target.unreplicated else usual
 
     def _topic(self, name: str) -> TopicKey:
         return TopicKey(name, self._target.topic_id(name))
@@ -227,6 +234,8 @@ class BatchTransaction:
             if each.error:
                 topic = _meant(named, each, batches).topic.name
                 self._doubt_leader(topic, each, answer)
+                if each.error == _UNREPLICATED:
+                    self._target.unreplicated.add(self._owner.where)
                 raise refusal(f"{PRODUCE.name} to {topic}-{each.partition}", each.error, each.message)
 
     def _doubt_leader(self, topic: str, refused: Produced, answer: ProduceAnswer) -> None:

@@ -12,7 +12,7 @@ from typing import NoReturn
 from mirror.clock import Clock
 from mirror.control.decisions import doubt
 from mirror.control.reports import Counters
-from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unsupported, WireError
+from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unanswered, Unsupported, WireError
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
@@ -26,6 +26,7 @@ from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
 from mirror.task.followed_plan import PlanView
 from mirror.task.known_positions import UPGRADED, KnownPositions
+from mirror.task.path_memory import TOO_SLOW
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
@@ -216,12 +217,9 @@ class BatchCopier:
             return 0.0
         if known.renew_at is not None:
             due.append(known.renew_at)
-        if self._owes(session):
+        if session.unsynced_tail or self._drained.offset > known.offset:
             due.append(session.ended + SETTLE_DELAY)
         return min(due) - self._services.clock.monotonic() if due else None
-
-    def _owes(self, session: BatchSession) -> bool:
-        return session.unsynced_tail or self._drained.offset > self._books.known.offset
 
     async def _commit_alone(self, session: BatchSession) -> None:
         """Commit the position again as it is, or what an idle partition owes: see PartitionFacts.settle."""
@@ -278,8 +276,10 @@ class BatchCopier:
         begun = self._services.clock.monotonic()
         try:
             written = await session.copy(batches, known.next(last.end, last.epoch))
-        except (PartitionError, WireError):
-            self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+        except (PartitionError, WireError) as error:
+            smallest = self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+            if smallest and isinstance(error.__cause__, TimeoutError | Unanswered):
+                raise self._left(TOO_SLOW) from error
             raise
         self._careful = False
         self._size.committed(len(batches), session.duration)

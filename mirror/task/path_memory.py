@@ -13,6 +13,7 @@ FIRST_STAY = 10.0  # seconds on the record path
 LONGEST_STAY = 3600.0
 STEADY = 10  # times its last stay: a partition that was on the batch path for that long did well there
 
+TOO_SLOW = "too_slow"  # the only reason that takes minutes to find, with nothing copied meanwhile
 WITHIN_BATCH = "position_within_batch"  # the only reason that is over at a known offset, whatever comes after it
 
 
@@ -42,6 +43,8 @@ class PathMemory:
         now = self._clock.monotonic()
         steady = now - self._entered >= STEADY * self._stay
         self._stay = FIRST_STAY if steady else min(LONGEST_STAY, 2 * self._stay)
+        if reason == TOO_SLOW:
+            self._stay = LONGEST_STAY
         self.keeps_off = reason
         self.end = until if reason == WITHIN_BATCH else None
         self.wait()

@@ -22,11 +22,17 @@ T = TypeVar("T")
 TOPICS_AT_ONCE = 100  # in a request for metadata: reading an answer for many partitions holds up everything else
 OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
 # The most connections to one broker, by purpose. Their sum is the hard bound.
-MOST_CONNECTIONS: Mapping[str, int] = {OTHER_PURPOSE: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
+MOST_CONNECTIONS: Mapping[str, int] = {
+    OTHER_PURPOSE: 1,
+    "fetch": 1,
+    "first": 4,
+    "produce": 4,
+    "unreplicated": 2,
+    "coordinator": 4,
+}
 
-DOUBTED_MAX = (
-    30.0  # seconds after which an older leader counts: several brokers name none with the epoch that is doubted
-)
+# Seconds after which an older leader counts: several brokers name none with the epoch that is doubted.
+DOUBTED_MAX = 30.0
 
 _REPLICA_NOT_AVAILABLE = CODES["REPLICA_NOT_AVAILABLE"]  # no error here (KAFKA-1609): another replica is away
 
@@ -47,6 +53,7 @@ class Cluster:
         self._leaders: dict[tuple[str, int], Leader] = {}
         # Their leaders may be outdated, but for a while not their epochs. The values are since when (monotonic).
         self._doubted: dict[tuple[str, int], float] = {}
+        self.unreplicated: set[tuple[str, int]] = set()  # partitions to which a write could not be replicated in time
         self._coordinators: dict[tuple[int, str], int] = {}
         self._former: dict[tuple[int, str], int] = {}  # coordinators that are doubted
         self._turn = 0  # how often another broker had to be asked first

@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from mirror.errors import Malformed, Unanswered, Unavailable, WireError
 from mirror.wire.access import Access, Address
@@ -14,8 +14,8 @@ from mirror.wire.greeting import API_VERSIONS, Abilities, api_versions
 from mirror.wire.incoming import Incoming
 from mirror.wire.login import authenticate
 from mirror.wire.requests import Api, Request
+from mirror.wire.sent import Sent
 from mirror.wire.stream import Stream, failed
-from mirror.wire.writer import Writer
 
 T = TypeVar("T")
 
@@ -23,40 +23,12 @@ TIMEOUT = 10.0  # seconds to connect, and for each answer after the one before i
 THROTTLE_MAX = 60.0  # seconds; brokers throttle for a few
 STILL = 1.0  # seconds by which a timer is late when the loop, or the machine, stood still
 LOGIN_MAX = 30.0  # seconds for a login, with the token that may have to be fetched
+TAKEN = 2**14  # bytes of a request that, once the broker has them, give it more time; a very slow link can do that
+LOOK = 1.0  # seconds after which we look how much of a larger request it has
 RENEWED_AFTER = 0.85  # of the time for which a login lasts (KIP-368), as Java's client does it
 READS = 64  # most reads, of 16 KiB with TLS, before others have their turn
 
 _INT = struct.Struct(">i")
-_HEADER = struct.Struct(">ihhih")
-
-
-class _Sent(Generic[T]):
-    """A request, and who waits for its answer."""
-
-    __slots__ = ("correlation", "flexible", "future", "parts", "request", "version")
-
-    def __init__(self, request: Request[T], version: int, future: asyncio.Future[T]) -> None:
-        self.request = request
-        self.version = version
-        self.flexible = version >= request.api.flexible
-        self.future = future
-        self.correlation = 0
-        writer = Writer(version, self.flexible)
-        request.write(writer)
-        self.parts = writer.parts
-
-    def header(self, correlation: int, client: bytes) -> bytes:
-        """The size and the header of the request."""
-        self.correlation = correlation
-        end = b"\0" if self.flexible else b""
-        size = _HEADER.size - _INT.size + len(client) + len(end) + sum(map(len, self.parts))
-        return _HEADER.pack(size, self.request.api.key, self.version, correlation, len(client)) + client + end
-
-    def fail(self, error: WireError) -> None:
-        """Tell whoever waits. It is no mistake if nobody does any more."""
-        if not self.future.done():
-            self.future.set_exception(error)
-            self.future.exception()
 
 
 class Connection:
@@ -74,15 +46,18 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self.opened_at = self.used_at = self._loop.time()
         self.broken = False  # True if it failed while somebody waited
+        self.retired = False  # True if it should get no more requests
         self._stream = stream
         self._closed: WireError | None = None
         self._correlation = 0
         self._out: deque[memoryview] = deque()
         self._flushing = False
-        self._sent: deque[_Sent[Any]] = deque()
-        self._held: deque[_Sent[Any]] = deque()  # they wait while we log in, or are throttled
+        self._sent: deque[Sent[Any]] = deque()
+        self._held: deque[Sent[Any]] = deque()  # they wait while we log in, or are throttled
         self._quiet_until = 0.0
         self._due = 0.0  # when the next answer is overdue
+        self._written = 0  # bytes of all requests
+        self._to_go = 0  # of these, those of the request answered next that the broker did not have when we looked
         self._login_until = float("inf")
         self._logging_in: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -137,6 +112,12 @@ class Connection:
         for each in held:
             each.fail(Unavailable(str(self._closed)))
 
+    def retire(self) -> None:
+        """Close the connection as soon as nobody waits for an answer. Who calls it has given up."""
+        self.retired = True
+        if all(each.future.done() for each in (*self._sent, *self._held)):
+            self.close()
+
     def version(self, api: Api) -> int:
         """The version of a request that is used here. Raises Unsupported."""
         return api.version(self.abilities.versions)
@@ -149,7 +130,7 @@ class Connection:
         """
         if self._closed:
             raise Unavailable(str(self._closed))
-        sent: _Sent[T] = _Sent(request, self.version(request.api), self._loop.create_future())
+        sent: Sent[T] = Sent(request, self.version(request.api), self._loop.create_future())
         self.used_at = now = self._loop.time()
         if now >= self._login_until and not self._logging_in:
             self._logging_in = self._loop.create_task(self._log_in_again())
@@ -179,7 +160,7 @@ class Connection:
 
     async def _now(self, request: Request[T]) -> T:
         """Ask before the requests that are held back. The broker takes no others while we log in."""
-        sent: _Sent[T] = _Sent(request, self.version(request.api), self._loop.create_future())
+        sent: Sent[T] = Sent(request, self.version(request.api), self._loop.create_future())
         self._transmit(sent)
         return await sent.future
 
@@ -196,11 +177,12 @@ class Connection:
             self._logging_in = None
             self._release()
 
-    def _transmit(self, sent: _Sent[Any]) -> None:
+    def _transmit(self, sent: Sent[Any]) -> None:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         self._out.append(memoryview(sent.header(self._correlation, self._client) + sent.parts[0]))
         self._out.extend(memoryview(part) for part in sent.parts[1:] if len(part))
         sent.parts.clear()
+        self._written = sent.end = self._written + sent.size
         self._sent.append(sent)
         if len(self._sent) == 1:
             self._await_next()
@@ -228,24 +210,40 @@ class Connection:
 
     def _await_next(self) -> None:
         """Give the next answer its time, which begins now: a broker answers one request after the other."""
+        first = self._sent[0]
         begins = max(self._loop.time(), self._quiet_until)  # a broker that throttles reads none meanwhile (KIP-219)
-        self._due = begins + TIMEOUT + self._sent[0].request.wait
-        if self._timer and self._timer.when() > self._due:
+        self._due = begins + TIMEOUT + first.request.wait
+        self._to_go = first.size if first.size > TAKEN else 0
+        self._look_later()
+
+    def _look_later(self) -> None:
+        at = min(self._due, self._loop.time() + LOOK) if self._to_go else self._due
+        if self._timer and self._timer.when() > at:
             self._timer.cancel()
             self._timer = None
         if not self._timer:
-            self._timer = self._loop.call_at(self._due, self._look_at_time, self._due)
+            self._timer = self._loop.call_at(at, self._look_at_time, at)
 
     def _look_at_time(self, due: float) -> None:
         """Close the connection if an answer is overdue, else look again when the next one would be."""
         self._timer = None
         now = self._loop.time()
-        if now - due > STILL:
+        if now - due > STILL or self._has_taken_more():
             self._extend()
         if self._sent and now >= self._due:
             self.close(Unavailable(f"{self.name} does not answer: timed out"))
         elif self._sent:
-            self._timer = self._loop.call_at(self._due, self._look_at_time, self._due)
+            self._look_later()
+
+    def _has_taken_more(self) -> bool:
+        """True if the broker has more of a large request than before: then the link is slow, but works."""
+        if not (self._sent and self._to_go):
+            return False
+        left = max(0, self._sent[0].end - self._written + sum(map(len, self._out)) + self._stream.untaken())
+        if left > max(0, self._to_go - TAKEN):
+            return False
+        self._to_go = left
+        return True
 
     def _readable(self) -> None:
         self._guarded(self._read)
@@ -278,7 +276,7 @@ class Connection:
         return self._sent[0].request if self._sent else None
 
     def _extend(self) -> None:
-        """Give the next answer more time: it keeps coming, or we have not listened."""
+        """Give the next answer more time: it or its request keeps moving, or we have not listened."""
         self._due = max(self._due, self._loop.time() + TIMEOUT)
 
     def _answered(self, frame: memoryview) -> None:
@@ -294,5 +292,7 @@ class Connection:
             self._access.on_throttled(throttled / 1000)
             self._quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
             self._loop.call_at(self._quiet_until, self._release)
+        if self.retired:
+            self.retire()
         if self._sent:
             self._await_next()

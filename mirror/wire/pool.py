@@ -27,7 +27,10 @@ class Connections:
         self._opening: list[asyncio.Task[Connection]] = []
 
     async def connection(self) -> Connection:
-        """The connection with the fewest requests, or another one while all are busy. Raises WireError."""
+        """The connection with the fewest requests, or another one while all are busy. Raises WireError.
+
+        One that was retired gets no more requests, unless the others would be too many.
+        """
         now = asyncio.get_running_loop().time()
         for each in self._open:
             if each.closed and (each.broken or now - each.opened_at < LASTING):
@@ -35,8 +38,11 @@ class Connections:
             elif not each.pending and now - each.used_at > IDLE_MAX:
                 each.close()
         self._open = [each for each in self._open if not each.closed]
-        best = min(self._open, key=lambda each: each.pending, default=None)
-        full = len(self._open) + len(self._opening) >= self._most
+        full = len(self) >= self._most
+        usable = [each for each in self._open if not each.retired]
+        if full and not usable and not self._opening:
+            usable = self._open
+        best = min(usable, key=lambda each: each.pending, default=None)
         if best and (not best.pending or full):
             return best
         if not full and not (best and self._pool.waits):

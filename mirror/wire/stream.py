@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import ssl
+import struct
+import termios
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -24,6 +27,7 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
 _PARTS = 256  # most buffers for one call of the kernel
 _TLS_RECORD = 2**14  # bytes
+_COUNT = struct.Struct("i")  # what the kernel writes
 
 _Where = tuple[int, int, int, str, Any]  # what the resolver says of one address
 
@@ -103,6 +107,13 @@ class Stream:
             self._await_writable(True)
         else:
             self._await_writable(False)
+
+    def untaken(self) -> int:
+        """How many of the bytes that were sent the other side does not have yet; 0 if the kernel does not say."""
+        try:
+            return int(_COUNT.unpack(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(_COUNT.size)))[0])
+        except OSError:
+            return 0
 
     def _await_writable(self, wanted: bool) -> None:
         if wanted and not self._writing:

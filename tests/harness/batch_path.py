@@ -121,10 +121,13 @@ class BatchPath:
                 await asyncio.sleep(0.1)
 
 
-def between(pair: Pair, directory: Path, placed: Sequence[Sequence[int]] = (), **flow: object) -> BatchPath:
+def between(
+    pair: Pair, directory: Path, placed: Sequence[Sequence[int]] = (), own: Sequence[int] = (), **flow: object
+) -> BatchPath:
     """The batch path of a new topic of a pair, with the topics that it needs.
 
-    placed: the nodes that have each partition of the remote topic; one partition anywhere, unless given.
+    placed: the nodes that have each partition of the remote topic; one partition anywhere, unless given. own: the nodes
+    that have the flow's own topics.
     """
     file = directory / f"{pair.prefix}mirror.yaml"
     file.write_text(yaml.safe_dump(pair.settings({"data_path": "auto", **flow})))
@@ -135,6 +138,9 @@ def between(pair: Pair, directory: Path, placed: Sequence[Sequence[int]] = (), *
         topics.create_placed(pair.target, remote, placed, retention_ms=-1)
     else:
         topics.create(pair.target, remote, retention_ms=-1)
-    for own in (read.control_topic, read.offset_syncs_topic, read.offset_map_topic):
-        topics.create(pair.target, own, cleanup_policy="compact")
+    for name in (read.control_topic, read.offset_syncs_topic, read.offset_map_topic):
+        if own:
+            topics.create_placed(pair.target, name, [own], cleanup_policy="compact")
+        else:
+            topics.create(pair.target, name, cleanup_policy="compact")
     return BatchPath(read, topic, remote, len(placed) or 1)

@@ -77,6 +77,7 @@ class Target:
     epoch: int = 3
     requests: list[Sent] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
+    unreplicated: set[tuple[str, int]] = field(default_factory=set)
     committed: dict[str, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))  # encoded, by offset
     commits: int = 0
     committed_at: list[float] = field(default_factory=list)  # monotonic
@@ -232,6 +233,9 @@ class Connected:
 
     def close(self) -> None:
         self.target.unaware = False
+
+    def retire(self) -> None:
+        self.close()
 
     def send(self, request: Request[Any]) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()

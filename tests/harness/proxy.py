@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
@@ -255,15 +256,8 @@ class Proxy(Forwarder):
         client.transport.abort()
 
 
-class NoBrokers(Forwarder):
-    """A proxy that says, while `says_none` is set, that the cluster has no brokers, like a broker that starts.
-
-    It knows the versions of Metadata from 9 to 13.
-    """
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        super().__init__(cluster)
-        self.says_none = False
+class TwoWays(Forwarder):
+    """Forwards requests as a subclass does it, and answers as they come."""
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
         try:
@@ -283,6 +277,47 @@ class NoBrokers(Forwarder):
             await asyncio.gather(*ways, return_exceptions=True)
             broker_out.close()
             client_out.close()
+
+    @abstractmethod
+    async def _requests(
+        self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        """Forward requests, until the client closes the connection."""
+
+    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        while data := await broker.read(65_536):
+            client.write(data)
+            await client.drain()
+
+
+class SlowLink(TwoWays):
+    """A link that takes `rate` bytes a second on the way to the brokers, of all connections together."""
+
+    def __init__(self, cluster: LocalCluster, rate: float) -> None:
+        super().__init__(cluster)
+        self.rate = rate
+        self._link = asyncio.Lock()
+
+    async def _requests(
+        self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        # Else the kernel would take megabytes here before they go over the link.
+        back.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**14)
+        while data := await client.read(4096):
+            async with self._link:
+                await asyncio.sleep(len(data) / self.rate)
+            broker.write(data)
+
+
+class NoBrokers(TwoWays):
+    """A proxy that says, while `says_none` is set, that the cluster has no brokers, like a broker that starts.
+
+    It knows the versions of Metadata from 9 to 13.
+    """
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        super().__init__(cluster)
+        self.says_none = False
 
     async def _requests(
         self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, back: asyncio.StreamWriter
@@ -307,8 +342,3 @@ class NoBrokers(Forwarder):
         if version <= 10:
             body += struct.pack(">i", -(2**31))
         return body + (struct.pack(">h", 0) if version >= 13 else b"") + b"\0"
-
-    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        while data := await broker.read(65_536):
-            client.write(data)
-            await client.drain()

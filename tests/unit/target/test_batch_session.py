@@ -312,14 +312,14 @@ def test_another_remote_topic_than_the_plans_gets_nothing() -> None:
 
 def test_a_transaction_that_takes_too_long_is_given_up_with_what_was_sent() -> None:
     """The next one would wait for its answers. The position is committed, and nothing is ended."""
-    closed: list[str] = []
+    retired: list[str] = []
 
     class Silent(Connected):
         def send(self, request: Request[Any]) -> asyncio.Future[Any]:
             return asyncio.get_running_loop().create_future()
 
-        def close(self) -> None:
-            closed.append(self.purpose)
+        def retire(self) -> None:
+            retired.append(self.purpose)
 
     class Slow(Target):
         async def connection(self, node: int, purpose: str = "other") -> Connected:
@@ -329,8 +329,27 @@ def test_a_transaction_that_takes_too_long_is_given_up_with_what_was_sent() -> N
         target, batches = Slow(), made(3, 2, 1)
         with pytest.raises(OutcomeUnknown, match="remote-0: a transaction takes too long"):
             await session(target, replace(RARELY, transaction_timeout=0.2)).copy(batches, after(batches))
-        assert closed == [batch_transaction.PURPOSE]
+        assert retired == [batch_transaction.PURPOSE]
         assert target.count("TxnOffsetCommit") and not target.count("EndTxn")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_partition_that_can_not_be_replicated_blocks_no_others_until_it_commits(number: int) -> None:
+    """Its Produce, the first or the last of the transaction, blocks a connection for as long as it may take."""
+
+    async def run() -> None:
+        target = Target(faults={number: CODES["REQUEST_TIMED_OUT"]})
+        with pytest.raises(OutcomeUnknown, match="REQUEST_TIMED_OUT"):
+            await session(target).copy(batches := made(3, 2), after(batches))
+        target.do("InitProducerId", b"", target.requests[0], {})
+        copying = session(target)
+        for purposes in ([batch_transaction.UNREPLICATED_PURPOSE], ["first", "produce"]):
+            before, batches = len(target.produced), made(3, 2)
+            await copying.copy(batches, after(batches))
+            assert [*dict.fromkeys(each.purpose for each in target.produced[before:])] == purposes
+        assert target.commits == 2
 
     asyncio.run(run())
 

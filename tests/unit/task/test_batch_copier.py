@@ -17,7 +17,7 @@ from mirror.batches.records import Content, encode
 from mirror.clock import Clock
 from mirror.control.reports import Counters
 from mirror.control.throttle_shares import OF_FLOW, Share
-from mirror.errors import Interleaved, PartitionError, Unanswered, Unavailable, Unsupported, WireError
+from mirror.errors import Interleaved, OutcomeUnknown, PartitionError, Unanswered, Unavailable, Unsupported, WireError
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
@@ -33,7 +33,8 @@ from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import TopicKey
 from mirror.wire.offsets import Offset
-from tests.harness.batch_target import REMOTE_ID, Fault, Lost, Target, made
+from mirror.wire.requests import Request
+from tests.harness.batch_target import REMOTE_ID, Connected, Fault, Lost, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
 from tests.unit.task.test_batch_path_obstacles import flow
@@ -250,6 +251,57 @@ def test_less_goes_into_a_transaction_that_was_too_slow(monkeypatch: pytest.Monk
         world.target.delay = 0.0
         await world.until(lambda: world.target.position.offset == 45)
         assert world.target.commits > 1
+
+    asyncio.run(run())
+
+
+class Mute(Target):
+    """It answers no Produce."""
+
+    async def connection(self, node: int, purpose: str = "other") -> Connected:
+        return (Silent if purpose == batch_transaction.FIRST_PURPOSE else Connected)(self, node, purpose)
+
+
+class Silent(Connected):
+    async def ask(self, request: Request[Any]) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+
+def test_a_single_batch_that_takes_too_long_leaves_the_batch_path() -> None:
+    """The record path can make smaller ones of its records."""
+
+    async def run() -> None:
+        world = World(replace(flow(), transaction_timeout=0.3), Mute(position=COMMITTED))
+        world.source.add(13, lambda: made(2, 2, 2, 2, at=5))
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknown, match="takes too long"):
+                await world.until(lambda: False)
+        with pytest.raises(LeaveBatchPath, match="too_slow at offset 5"):
+            await world.until(lambda: False)
+        assert world.source.size_held == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("fault", "slow"),
+    [(Unanswered("timed out"), True), (Unavailable("away"), False), (CODES["REQUEST_TIMED_OUT"], False)],
+)
+def test_who_gets_no_answer_to_a_single_batch_leaves_the_batch_path(
+    fault: Fault, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The take-over before it was answered, so the broker is not away."""
+    monkeypatch.setattr(batch_copier, "PRODUCE_TIMEOUT", 0.0)
+
+    async def run() -> None:
+        world = World()
+        world.source.add(7, lambda: made(2, at=5))
+        for attempt in range(4):
+            world.target.faults = {len(world.target.requests) + 5: fault}
+            left = LeaveBatchPath if slow and attempt else OutcomeUnknown
+            with pytest.raises(left):
+                await world.until(lambda: False)
+            assert world.target.requests[-1].kind == "Produce"
 
     asyncio.run(run())
 

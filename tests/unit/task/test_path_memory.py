@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mirror.clock import Clock
 from mirror.control.reports import BATCHES, RECORDS, DataPath
-from mirror.task.path_memory import FIRST_STAY, LONGEST_STAY, STEADY, WITHIN_BATCH, PathMemory
+from mirror.task.path_memory import FIRST_STAY, LONGEST_STAY, STEADY, TOO_SLOW, WITHIN_BATCH, PathMemory
 
 
 @dataclass
@@ -67,3 +67,13 @@ def test_only_within_a_batch_it_is_known_where_that_is_over() -> None:
     assert memory.end == 20
     memory.returns()
     assert memory.end is None
+
+
+def test_who_was_too_slow_for_long_did_not_do_well() -> None:
+    """It copied nothing, and would copy nothing for as long again."""
+    clock = Moved()
+    memory = PathMemory(clock)
+    memory.take(BATCHES, "")
+    clock.time += STEADY * FIRST_STAY
+    memory.left(TOO_SLOW, None)
+    assert stay(memory, clock) == LONGEST_STAY

@@ -84,6 +84,7 @@ class Busy(Connection):
 
     def __init__(self) -> None:
         self._closed = None
+        self.retired = False
         self.opened_at = self.used_at = asyncio.get_running_loop().time()
 
     @property
@@ -190,6 +191,31 @@ def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest
                 await serving.connection()
         await asyncio.sleep(1.05)
         assert isinstance(await by_purpose[0].connection(), Busy) and not made.failing
+
+    asyncio.run(run())
+
+
+def test_a_retired_connection_gets_nothing_more_but_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who wait for its answers keep it open. If all are retired, no other one is opened."""
+
+    async def at_once(*_: object) -> Connection:
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def run() -> None:
+        serving = Pool(("a", 1), access({})).connections("produce", 2)
+        first = await serving.connection()
+        first.retired = True
+        second = await serving.connection()
+        assert second is not first and len(serving) == 2
+        assert await serving.connection() is second
+        second.retired = True
+        assert await serving.connection() in (first, second) and len(serving) == 2
+        first.opened_at -= pool.LASTING + 1
+        first.close()
+        first.broken = False  # nobody waits any more
+        assert await serving.connection() not in (first, second) and len(serving) == 2
 
     asyncio.run(run())
 

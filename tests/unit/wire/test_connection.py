@@ -170,6 +170,84 @@ def test_each_answer_gives_the_next_request_its_time(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
+def large() -> Request[int]:
+    """A request of 400 KB whose answer is an INT32."""
+    return Request(NUMBER, lambda writer: writer.raw(bytes(400_000)), lambda answer: answer.int32())
+
+
+def test_a_request_that_goes_over_a_slow_link_has_time_as_long_as_it_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes four times as long as an answer may."""
+    monkeypatch.setattr(module, "TIMEOUT", 1.0)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop, left = asyncio.get_running_loop(), 400_000
+            begun, waiting = loop.time(), [connection.send(large()), connection.send(number())]
+            while left > 0:
+                assert not connection.closed
+                left -= len(await loop.sock_recv(theirs, 40_000))
+                await asyncio.sleep(0.4)
+            await loop.sock_sendall(theirs, numbers(1, 2))
+            assert await outcomes(waiting) == [1, 2] and loop.time() - begun > 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("takes", "each"), [(0, 1), (150_000, 150_000), (150_000, 1_000), (401_000, 401_000)])
+def test_a_request_that_does_not_move_is_given_up(takes: int, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker takes nothing, some of it, some drops, or all of it and hangs."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.5)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop, taken = asyncio.get_running_loop(), 0
+            begun, waiting = loop.time(), connection.send(large())
+            while taken < takes and not connection.closed:
+                with contextlib.suppress(BlockingIOError):
+                    taken += len(theirs.recv(min(each, takes - taken)))
+                await asyncio.sleep(0.2 if each == 1_000 else 0)
+            (found,) = await outcomes([waiting])
+            assert type(found) is Unanswered and loop.time() - begun < 5
+
+    asyncio.run(run())
+
+
+def test_a_retired_connection_answers_those_who_wait_and_then_ends() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            given_up, first, second = (connection.send(number()) for _ in range(3))
+            given_up.cancel()
+            connection.retire()
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 2))
+            assert await first == 2 and not connection.closed
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(3, 1))
+            assert await second == 3 and connection.closed and not connection.broken
+
+    asyncio.run(run())
+
+
+def test_a_retired_connection_for_which_nobody_waits_ends_at_once() -> None:
+    async def run() -> None:
+        async with opened() as (connection, _):
+            connection.send(number()).cancel()
+            connection.retire()
+            assert connection.closed
+
+    asyncio.run(run())
+
+
+def test_a_retired_connection_that_is_dead_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, _):
+            waiting = connection.send(number())
+            connection.retire()
+            assert [type(each) for each in await outcomes([waiting])] == [Unanswered] and connection.closed
+
+    asyncio.run(run())
+
+
 def test_who_was_patient_for_one_answer_is_not_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
 
