@@ -21,7 +21,7 @@ from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.fetch_moves import StartFetching, StopFetching
 from mirror.target import coordination
 from mirror.target.loading import Tokens
-from mirror.task import batch_loop, data_paths
+from mirror.task import batch_loop, data_paths, partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
@@ -35,7 +35,7 @@ from mirror.wire.connection import Connection
 from tests.harness.certificates import self_signed
 from tests.harness.waiting import until
 from tests.unit.task.test_batch_path_obstacles import flow
-from tests.unit.task.test_copier import World
+from tests.unit.task.test_copier import Producer, World
 
 HERE = Partition("t", 0)
 TOPIC = Topic("primary.t", "c291cmNlLXNvdXJjZS1zbw", 1, 1, "cmVtb3RlLXJlbW90ZS1yZQ")
@@ -83,6 +83,7 @@ class Task(World):
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Flow], Task]]:
     monkeypatch.setattr(coordination, "PATIENCE", 0.5)  # with brokers that never answer
+    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(made[-1]))
     made: list[Task] = []
 
     def task(of: Flow) -> Task:
