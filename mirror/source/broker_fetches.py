@@ -15,6 +15,7 @@ from mirror.source.batch_reading import read
 from mirror.source.fetch_memory import FetchMemory
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
+from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, PASSING, failure
 from mirror.wire.fetch import FETCH, FetchAnswer, Limits, PartitionAnswer, Session, TopicKey, Wanted, fetch
 
@@ -151,8 +152,7 @@ class BrokerFetches:
         """Ask once. False if the answer has brought nothing."""
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
         connection = await fetcher.cluster.connection(self._node, PURPOSE)
-        if connection.version(FETCH) < _TOPIC_IDS:
-            raise Unsupported("fetching by topic id needs Kafka 3.1")
+        check_source(connection)
         asked: dict[TopicKey, list[Wanted]] = {}
         for key, feed in wanted.items():
             if self._known.get(key) != feed.position:
@@ -265,3 +265,9 @@ class BrokerFetches:
         del self._feeds[key]
         if key in self._known:
             self._known[key] = _OUTDATED
+
+
+def check_source(connection: Connection) -> None:
+    """Raise Unsupported if the broker is too old."""
+    if connection.version(FETCH) < _TOPIC_IDS:
+        raise Unsupported("fetching by topic id needs Kafka 3.1")

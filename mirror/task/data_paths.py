@@ -24,6 +24,7 @@ from mirror.source.fetch_moves import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop
 from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
+from mirror.task.cluster_releases import SOURCE, TARGET, Releases
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
 from mirror.task.known_positions import StartPoint
@@ -57,6 +58,7 @@ class DataPaths:
         self._loop: BatchLoop | None = None
         self._unfit = ""  # why this task can have no batch path, as long as no file with a certificate changes
         self._changes = [FileChanges(services.flow.source), FileChanges(services.flow.target)]
+        self._releases = Releases(services.clock)
         self._known: dict[Partition, _Known] = {}
         self._looks: dict[Partition, Future[None]] = {}
         self._copying: dict[Partition, SupervisedBatchCopier] = {}
@@ -79,7 +81,8 @@ class DataPaths:
         against = self._obstacle(partition, topic) or memory.keeps_off
         loop = None if paused or against else self._started()
         if loop is None:
-            self._tell(partition, memory, RECORDS, "" if against == DATA_PATH else against or self._unfit)
+            against = against or self._unfit or self._releases.too_old
+            self._tell(partition, memory, RECORDS, "" if against == DATA_PATH else against)
             return RecordCopier(self._services.of_topic(partition.topic), partition, topic, start)
         self._tell(partition, memory, BATCHES, "")
         return SupervisedBatchCopier(loop.services, loop.call, partition, topic, start)
@@ -101,9 +104,11 @@ class DataPaths:
             self._moves.put(StopFetching(copier))
         else:
             self._copying.pop(copier.partition, None)
-            known = self._known.get(copier.partition)
-            if known is not None and copier.left is not None and copier.left.reason != LET_GO:
-                known.memory.left(copier.left.reason, copier.left.until)
+            known, left = self._known.get(copier.partition), copier.left
+            if left is not None and left.reason in (SOURCE, TARGET):
+                self._releases.found(left.reason)
+            elif known is not None and left is not None and left.reason != LET_GO:
+                known.memory.left(left.reason, left.until)
 
     def keep(self, copiers: Iterable[Copier]) -> None:
         """Now and then: have partitions leave a path that is not theirs any more.
@@ -111,7 +116,9 @@ class DataPaths:
         Raises TaskHung if the event loop hangs, MirrorError if it has died. Spark then starts the task again.
         """
         self._check_loop()
-        if self._loop is None and self._services.flow.data_path == "records":
+        if self._loop is not None:
+            self._releases.keep(self._loop)
+        elif self._services.flow.data_path == "records":
             return
         self._looks = {each: look for each, look in self._looks.items() if not look.done()}
         for copier in copiers:
@@ -145,10 +152,11 @@ class DataPaths:
     def _obstacle(self, partition: Partition, topic: Topic) -> str:
         if self._unfit and any([each.any() for each in self._changes]):
             self._unfit = ""  # perhaps the certificate's key had not come yet
-        return self._unfit or obstacle(self._services.flow.of_topic(partition.topic), partition.topic, topic)
+        flow = self._services.flow.of_topic(partition.topic)
+        return obstacle(flow, partition.topic, topic) or self._unfit or self._releases.too_old
 
     def _started(self) -> BatchLoop | None:
-        """The event loop; None if the clusters need what only librdkafka has."""
+        """The event loop; None if the clusters need what only librdkafka has, or are too old."""
         if self._loop is None:
             for each in self._changes:
                 each.note()
@@ -160,7 +168,9 @@ class DataPaths:
                 log.info(
                     "the record path is used: the batch path's client lacks what the configuration needs", extra=where
                 )
-        return self._loop
+            else:
+                self._releases.ask_first(self._loop)
+        return None if self._releases.too_old else self._loop
 
     def _tell(self, partition: Partition, memory: PathMemory, name: str, reason: str) -> None:
         if memory.take(name, reason):

@@ -113,8 +113,10 @@ def test_a_transaction_that_lasts() -> None:
 @pytest.mark.parametrize("level", [0, 1])
 def test_transactions_of_version_2_are_needed(level: int) -> None:
     async def run() -> None:
+        target = Target(level=level)
         with pytest.raises(Unsupported, match=f"transaction.version of the target is {level}, and has to be 2"):
-            await taking(Target(level=level))
+            await taking(target)
+        assert not target.requests, "nobody is fenced"
 
     asyncio.run(run())
 
@@ -123,8 +125,10 @@ def test_a_release_without_transactions_of_version_2() -> None:
     """Such a release may be so old that it has no features."""
 
     async def run() -> None:
+        target = Target(unaware=True, versions={"EndTxn": 4})
         with pytest.raises(Unsupported, match="EndTxn needs version 5"):
-            await taking(Target(unaware=True, versions={"EndTxn": 4}))
+            await taking(target)
+        assert not target.requests, "nobody is fenced"
 
     asyncio.run(run())
 
@@ -132,7 +136,7 @@ def test_a_release_without_transactions_of_version_2() -> None:
 def test_a_broker_that_has_just_started_is_asked_again() -> None:
     async def run() -> None:
         target = Target(unaware=True, position=COMMITTED)
-        with pytest.raises(OutcomeUnknown, match="broker 21 does not know the cluster's features yet") as raised:
+        with pytest.raises(OutcomeUnknown, match="broker 1 does not know the cluster's features yet") as raised:
             await taking(target)
         assert raised.value.away and (await taking(target)).position == AT
 
