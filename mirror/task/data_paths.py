@@ -31,6 +31,7 @@ from mirror.task.known_positions import StartPoint
 from mirror.task.path_memory import PathMemory
 from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
+from mirror.text import BUG
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import id_of
 
@@ -60,7 +61,7 @@ class DataPaths:
         self._changes = [FileChanges(services.flow.source), FileChanges(services.flow.target)]
         self._releases = Releases(services.clock)
         self._known: dict[Partition, _Known] = {}
-        self._looks: dict[Partition, Future[None]] = {}
+        self._looks: dict[Partition, Future[bool]] = {}
         self._copying: dict[Partition, SupervisedBatchCopier] = {}
 
     @property
@@ -93,18 +94,21 @@ class DataPaths:
             self._moves.put(StartFetching(copier))
             memory = self._known[copier.partition].memory
             if memory.end is not None:
-                self._end_at(copier, memory, memory.end)
+                copier.post(EndAt(memory.end))
         elif self._loop is not None:
             self._copying[copier.partition] = copier
             self._loop.start(copier)
 
     def end(self, copier: Copier) -> None:
         """A copier has let go of its partition."""
+        known = self._known.get(copier.partition)
         if isinstance(copier, RecordCopier):
             self._moves.put(StopFetching(copier))
+            if known is not None and copier.buffer.ended:
+                known.memory.returns()
         else:
             self._copying.pop(copier.partition, None)
-            known, left = self._known.get(copier.partition), copier.left
+            left = copier.left
             if left is not None and left.reason in (SOURCE, TARGET):
                 self._releases.found(left.reason)
             elif known is not None and left is not None and left.reason != LET_GO:
@@ -120,13 +124,13 @@ class DataPaths:
             self._releases.keep(self._loop)
         elif self._services.flow.data_path == "records":
             return
-        self._looks = {each: look for each, look in self._looks.items() if not look.done()}
+        self._note_looks()
         for copier in copiers:
             against = self._obstacle(copier.partition, copier.topic)
             if isinstance(copier, SupervisedBatchCopier):
                 if against:
                     copier.leave(against)
-            elif not against and copier.snapshot.state in (State.RUNNING, State.STARTING):
+            elif not (against or copier.buffer.has_end) and copier.snapshot.state in (State.RUNNING, State.STARTING):
                 self._look(copier)
 
     def _check_loop(self) -> None:
@@ -192,14 +196,19 @@ class DataPaths:
         known.memory.wait()
         key = TopicKey(here.topic, id_of(copier.topic.topic_id))
 
-        async def look() -> None:
+        async def look() -> bool:
             found = await boundary(loop.fetcher, key, here.partition, at, LARGEST)
             if found is not None:
-                self._end_at(copier, known.memory, found)
+                copier.post(EndAt(found))
+            return found is not None
 
         self._looks[here] = loop.ask(look())
 
-    @staticmethod
-    def _end_at(copier: RecordCopier, memory: PathMemory, offset: int) -> None:
-        memory.returns()
-        copier.post(EndAt(offset))
+    def _note_looks(self) -> None:
+        """Learn of the looks that are over."""
+        for partition, look in [each for each in self._looks.items() if each[1].done()]:
+            del self._looks[partition]
+            if look.exception() is not None:
+                log.error(BUG, extra={"flow": self._services.flow.name}, exc_info=look.exception())
+            elif look.result() and partition in self._known:
+                self._known[partition].memory.told()

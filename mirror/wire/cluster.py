@@ -20,7 +20,14 @@ T = TypeVar("T")
 
 OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
 # The most connections to one broker, by purpose. Their sum is the hard bound.
-MOST_CONNECTIONS: Mapping[str, int] = {OTHER_PURPOSE: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
+MOST_CONNECTIONS: Mapping[str, int] = {
+    OTHER_PURPOSE: 1,
+    "fetch": 1,
+    "look": 1,
+    "first": 4,
+    "produce": 4,
+    "coordinator": 4,
+}
 
 _REPLICA_NOT_AVAILABLE = CODES["REPLICA_NOT_AVAILABLE"]  # no error here (KAFKA-1609): another replica is away
 
