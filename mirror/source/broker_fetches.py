@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from mirror.backoff import Backoff
-from mirror.errors import Unsupported, WireError
+from mirror.errors import Refused, Unsupported, WireError
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
 from mirror.source.batch_reading import read
 from mirror.source.fetch_memory import FetchMemory
@@ -90,6 +90,9 @@ class BrokerFetches:
                 backoff.reset()
             except Unsupported:
                 self._hand_over(wanted, "source_too_old")
+            except Refused:
+                self._begin_again()
+                self._hand_over(wanted, "refused")
             except WireError as error:
                 log.debug("fetch from broker %d failed: %s", self._node, error)
                 self._begin_again()

@@ -12,7 +12,7 @@ from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable, Unsuppo
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position, Topic
 from mirror.settings import Flow
-from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, refusal
+from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, failed, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.position_metadata import decoded, terminated
 from mirror.wire.cluster import Cluster
@@ -82,7 +82,7 @@ async def take_over(
         raise
     except WireError as error:
         target.forget_leader(*owner.where)
-        raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error
+        raise failed(error) from error
     return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end)
 
 

@@ -14,7 +14,7 @@ from mirror.target.batch_take_over import Owner, TakenOver, take_over
 from mirror.target.loading import Tokens
 from mirror.target.position_metadata import encoded
 from mirror.wire.cluster import Cluster
-from mirror.wire.error_codes import CODES
+from mirror.wire.error_codes import CODES, failure
 from mirror.wire.offsets import Offset
 from mirror.wire.transactional import Identity
 from tests.harness.batch_target import PRODUCER, REMOTE_ID, Target
@@ -139,6 +139,33 @@ def test_a_broker_that_has_just_started_is_asked_again() -> None:
         with pytest.raises(OutcomeUnknown, match="broker 1 does not know the cluster's features yet") as raised:
             await taking(target)
         assert raised.value.away and (await taking(target)).position == AT
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "away", "blocked"),
+    [
+        ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", False, True),
+        ("TOPIC_AUTHORIZATION_FAILED", False, True),
+        ("SASL_AUTHENTICATION_FAILED", True, False),  # another password may come: as on the record path
+        ("LEADER_NOT_AVAILABLE", True, False),
+        ("UNKNOWN_SERVER_ERROR", False, False),
+    ],
+)
+@pytest.mark.parametrize("asked", ["coordinator", "leader", "any"])
+def test_what_a_refused_question_means(code: str, away: bool, blocked: bool, asked: str) -> None:
+    """Who coordinates and who leads may be refused, too."""
+
+    async def run() -> None:
+        async def refused(*_: object) -> None:
+            raise failure(CODES[code], "it")
+
+        target = Target()
+        setattr(target, asked, refused)
+        with pytest.raises(OutcomeUnknown, match=f"it was answered with {code}") as raised:
+            await taking(target)
+        assert (raised.value.away, raised.value.blocked) == (away, blocked)
 
     asyncio.run(run())
 
