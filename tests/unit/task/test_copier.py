@@ -96,8 +96,8 @@ class World(Clock):
     def decision(self, _: Partition) -> None:
         return None
 
-    def is_still_ours(self, _: Partition) -> bool:
-        return self.ours
+    def still_ours(self, partitions: list[Partition]) -> list[Partition]:
+        return partitions if self.ours else []
 
     def await_no_open_transaction(self, *_: object) -> int:
         self.called("settled")
