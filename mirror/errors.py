@@ -31,7 +31,8 @@ MirrorError
 │   ├── Unsupported          partition: leaves the batch path; command: uses librdkafka, or says what it can't check
 │   ├── Unavailable          the request is tried again with back-off for a while
 │   │   └── Unanswered           the request may have taken effect: mirror looks for that before another try
-│   ├── Refused              a broker's error code that does not pass by itself
+│   ├── Refused              a broker's error code that does not pass by itself; the source's: partition: leaves the
+│   │                        batch path
 │   └── Malformed            an answer breaks Kafka's protocol; or a record batch: its partition leaves the batch path
 ├── ClusterAway        partition, task, flow: retrying; command: ends with exit code 1
 └── Superseded         flow: stopped, another service leads it; a service with no other flow ends with exit code 3,
@@ -240,7 +241,10 @@ class Unanswered(Unavailable):
 
 
 class Refused(WireError):
-    """A broker refuses the request with an error code that does not pass by itself."""
+    """A broker refuses the request, or the login, with an error code that does not pass by itself.
+
+    If the source refuses, the partition leaves the batch path: the record path has the policies for that.
+    """
 
 
 class Malformed(WireError):

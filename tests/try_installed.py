@@ -21,6 +21,7 @@ import yaml
 
 from mirror.demo import kafka_jars
 from mirror.demo.brokers import LocalCluster, start_together
+from mirror.demo.jvm import SHORT_LIVED
 from mirror.spark.java import cache_dir
 from tests.harness import oracle
 from tests.harness.installed import Program
@@ -68,12 +69,11 @@ def installed(said: str, directory: Path) -> tuple[Program, str]:
 
 
 def fetch(version: str) -> None:
-    """Have the local brokers be of another version."""
-    kafka_jars.KAFKA_VERSION = version
+    """Fetch the brokers of another version."""
     jars = cache_dir() / f"{kafka_jars.BROKER}-{version}"
     if not jars.is_dir():
         with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
-            kafka_jars._fetch(kafka_jars.BROKER, Path(directory))
+            kafka_jars._fetch(kafka_jars.BROKER, version, Path(directory))
             (Path(directory) / "jars").rename(jars)
 
 
@@ -87,7 +87,11 @@ def main() -> None:
         fetch(chosen.kafka)
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        both = LocalCluster("source", directory), LocalCluster("target", directory)
+        options = None if chosen.kafka == kafka_jars.KAFKA_VERSION else SHORT_LIVED
+        source, target = (
+            LocalCluster(name, directory, java_options=options, version=chosen.kafka) for name in ("source", "target")
+        )
+        both = source, target
         start_together(*both)
         try:
             for number, said in enumerate(chosen.mirrors):

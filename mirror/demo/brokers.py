@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from mirror.demo.jvm import quick_start_options
-from mirror.demo.kafka_jars import classpath
+from mirror.demo.kafka_jars import BROKER, KAFKA_VERSION, classpath
 from mirror.demo.subprocesses import spawn
 from mirror.errors import SetupError
 from mirror.spark.java import java
@@ -72,6 +72,7 @@ class Broker:
         cluster_id: str,
         properties: Mapping[str, object],
         java_options: Sequence[str] | None,
+        version: str,
     ) -> None:
         self.node = node
         self.port = port
@@ -80,6 +81,7 @@ class Broker:
         self._directory = directory
         self._cluster_id = cluster_id
         self._java_options = java_options
+        self._version = version
         self.properties: dict[str, object] = {"node.id": node, "log.dirs": directory / "data", **properties}
 
     @property
@@ -97,15 +99,15 @@ class Broker:
         settings = self._directory / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         atexit.register(self.kill)
+        options = quick_start_options() if self._java_options is None else self._java_options
         if not (self._directory / "data" / "meta.properties").exists():
             tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(settings))
-            self.process = self._run(*quick_start_options(), *tool)
+            self.process = self._run(*options, *tool)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_START_SECONDS)
             if self.process.poll() != 0:
                 self.kill()
                 raise SetupError(f"could not format {self._directory}:\n{self._log_tail()}")
-        options = quick_start_options() if self._java_options is None else self._java_options
         self.process = self._run("-Xmx512m", *options, "kafka.Kafka", str(settings))
         self._await_ready()
 
@@ -114,7 +116,7 @@ class Broker:
         files = {"log4j2.configurationFile": "log4j2.properties", "java.io.tmpdir": "tmp"}
         command = [java(), "-XX:-UsePerfData", f"-XX:ErrorFile={self._directory}/crash.log"]
         command += [f"-D{key}={self._directory}/{name}" for key, name in files.items()]
-        command += ["-cp", classpath(), *arguments]
+        command += ["-cp", classpath(BROKER, self._version), *arguments]
         return spawn(command, self.log, self._directory)
 
     def _await_ready(self) -> None:
@@ -169,7 +171,8 @@ class LocalCluster:
     """A cluster of combined KRaft brokers under `directory`, on loopback ports that stay the same over restarts.
 
     A context manager. `properties` add to the brokers' server.properties or override them; `java_options` replace
-    those that make a JVM start quickly. A single broker is `brokers[i]`, with the same methods.
+    those that make a JVM start quickly, which are only for KAFKA_VERSION. A single broker is `brokers[i]`, with the
+    same methods.
     """
 
     def __init__(
@@ -179,6 +182,7 @@ class LocalCluster:
         brokers: int = 1,
         properties: Mapping[str, object] | None = None,
         java_options: Sequence[str] | None = None,
+        version: str = KAFKA_VERSION,
     ) -> None:
         self.name = name
         cluster_id = base64.b64encode(uuid.uuid4().bytes, altchars=b"xy")[:22].decode()
@@ -193,7 +197,7 @@ class LocalCluster:
             }
             together = {**_common_properties(brokers), **listeners, **(properties or {})}
             place = directory.absolute() / f"{name}-{node}"
-            self.brokers.append(Broker(node, place, port, cluster_id, together, java_options))
+            self.brokers.append(Broker(node, place, port, cluster_id, together, java_options, version))
 
     @property
     def bootstrap(self) -> str:

@@ -1,8 +1,8 @@
 """Fetches Kafka's own jars once, for local brokers and MirrorMaker, and checks their hashes.
 
-    python -m mirror.demo.kafka_jars [artifact...]
+    python -m mirror.demo.kafka_jars [artifact[:version]...]
 
-fetches the named artifacts.
+fetches the named artifacts, of KAFKA_VERSION unless a version is given.
 """
 
 from __future__ import annotations
@@ -38,39 +38,41 @@ _FETCH_SECONDS = 900.0
 _log = logging.getLogger(__name__)
 
 
-def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.info) -> Path:
+def kafka_jars(
+    artifact: str = BROKER, progress: Callable[[str], object] = _log.info, version: str = KAFKA_VERSION
+) -> Path:
     """The folder with the jars of one of Kafka's artifacts and of all it needs, fetched with PySpark's Ivy if need be.
 
     `artifact` is BROKER (44 MB), MIRROR_MAKER (34 MB), or TOOLS (1 MB, without what it needs). Processes that ask at
     once fetch once. `progress` gets one line if there is something to fetch. Raises SetupError if there is no Java, the
     download fails, or a jar is not the one whose hash is in HASHES.
     """
-    jars = cache_dir() / f"{artifact}-{KAFKA_VERSION}"
+    jars = cache_dir() / f"{artifact}-{version}"
     if jars.is_dir():
         return jars
     jars.parent.mkdir(parents=True, exist_ok=True)
     with jars.with_name(f"{jars.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():
-            progress(f"fetching Kafka {KAFKA_VERSION} ({artifact}) into {jars}, once: about half a minute")
+            progress(f"fetching Kafka {version} ({artifact}) into {jars}, once: about half a minute")
             with tempfile.TemporaryDirectory(prefix="fetching-", dir=jars.parent) as directory:
-                _fetch(artifact, Path(directory))
+                _fetch(artifact, version, Path(directory))
                 _compare(Path(directory) / "jars", HASHES / f"{jars.name}.sha256")
                 (Path(directory) / "jars").rename(jars)
     return jars
 
 
-def _fetch(artifact: str, directory: Path) -> None:
-    """Fetch `artifact` with Ivy into directory/jars, with its dependencies unless it is TOOLS."""
+def _fetch(artifact: str, version: str, directory: Path) -> None:
+    """Fetch `artifact` of this version with Ivy into directory/jars, with its dependencies unless it is TOOLS."""
     ivy = next(_spark_jars().glob("ivy-*.jar"), None)
     if ivy is None:
         raise SetupError(f"no Ivy in {_spark_jars()}: install PySpark with pip")
     command = [java(), "-XX:-UsePerfData", f"-Duser.home={directory}", "-jar", str(ivy)]
     command += ["-cache", str(directory / "cache"), "-confs", "default"]
-    command += ["-dependency", "org.apache.kafka", artifact, KAFKA_VERSION]
+    command += ["-dependency", "org.apache.kafka", artifact, version]
     command += ["-retrieve", f"{directory}/jars/[artifact]-[revision](-[classifier]).[ext]"]
     command += ["-notransitive"] if artifact == TOOLS else []
-    what = f"could not fetch {artifact} {KAFKA_VERSION}"
+    what = f"could not fetch {artifact} {version}"
     try:
         ended = subprocess.run(
             command,
@@ -110,16 +112,17 @@ def _spark_jars() -> Path:
     return Path(spark.origin).parent / "jars"
 
 
-def classpath(artifact: str = BROKER) -> str:
+def classpath(artifact: str = BROKER, version: str = KAFKA_VERSION) -> str:
     """The Java class path for `artifact`. Kafka comes without a logging back end, so PySpark's goes first."""
     names = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl")
     logging_jars = [str(jar) for name in names for jar in _spark_jars().glob(f"{name}-[0-9]*.jar")]
-    return os.pathsep.join([*logging_jars, f"{kafka_jars(artifact)}/*"])
+    return os.pathsep.join([*logging_jars, f"{kafka_jars(artifact, version=version)}/*"])
 
 
 if __name__ == "__main__":
     try:
-        for name in sys.argv[1:]:
-            kafka_jars(name, progress=lambda line: sys.stderr.write(f"{line}\n"))
+        for argument in sys.argv[1:]:
+            name, _, chosen = argument.partition(":")
+            kafka_jars(name, lambda line: sys.stderr.write(f"{line}\n"), chosen or KAFKA_VERSION)
     except SetupError as error:
         sys.exit(str(error))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from mirror.errors import WireError
-from mirror.source.batch_feed import Feed, LeaveBatchPath
+from mirror.errors import Unavailable, WireError
+from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.source.broker_fetches import WAIT
-from mirror.wire.fetch import TopicKey
+from mirror.source.batch_reading import read
+from mirror.source.broker_fetches import check_source
+from mirror.wire.fetch import Limits, PartitionAnswer, TopicKey, Wanted, fetch
 
-PATIENCE = 4 * WAIT  # seconds for an answer: one that has no records takes WAIT
+PURPOSE = "look"
 
 
 async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: int, largest: int) -> int | None:
@@ -18,13 +19,11 @@ async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: i
     """
     begin = at
     for _ in range(2):  # a second time, if `at` is within a batch
-        feed = fetcher.open(topic, partition, begin, largest=largest)
+        feed = Feed(topic, partition, begin, -1, largest, lambda: None)
         try:
-            why = await _obstacle(feed)
+            why = await _obstacle(fetcher, feed)
         except WireError:
             return None
-        finally:
-            fetcher.close(feed)
         if why is None:
             return begin
         if begin != at or why.reason != "position_within_batch" or why.until is None:
@@ -33,17 +32,36 @@ async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: i
     return None
 
 
-async def _obstacle(feed: Feed) -> LeaveBatchPath | None:
+async def _obstacle(fetcher: BatchFetcher, feed: Feed) -> LeaveBatchPath | None:
     """Why the partition would leave the batch path here; None if it would not."""
-    begin = feed.position
-    try:
-        if not await feed.wait(PATIENCE):
-            return None if feed.stable == begin else LeaveBatchPath("no_answer", begin)
+    most = fetcher.memory.bounds.partition_answer
+    if fetcher.memory.used + most > fetcher.memory.bounds.total:
+        return LeaveBatchPath("no_room", feed.position)
+    with fetcher.memory.reserve(most):
+        fetched = await _fetched(fetcher, feed, most)
+        if not fetched.records:
+            return None if fetched.stable == feed.position else LeaveBatchPath("no_answer", feed.position)
+        read(feed, fetched, Held(0, lambda _: None), most)
         while spans := feed.take(feed.size, 2**31):
             for span in spans:
                 feed.done(span)
-        if feed.ended:
-            await feed.wait()
+    try:
+        await feed.wait(0)
     except LeaveBatchPath as why:
         return why
     return None
+
+
+async def _fetched(fetcher: BatchFetcher, feed: Feed, most: int) -> PartitionAnswer:
+    """What follows, by a request of its own: in the fetch session it would wait while other partitions have nothing."""
+    cluster, topic = fetcher.cluster, feed.topic
+    leader = await cluster.leader(topic.name, feed.partition)
+    connection = await cluster.connection(leader.node, PURPOSE)
+    check_source(connection)
+    wanted = {topic: [Wanted(feed.partition, feed.position, most, leader.epoch)]}
+    answer = await connection.ask(fetch(wanted, Limits(0.0, most)))
+    for _, fetched in answer.partitions:
+        if not fetched.error:
+            return fetched
+    cluster.forget_leader(topic.name, feed.partition)
+    raise Unavailable(f"what follows in {topic.name}-{feed.partition} is not known now")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from mirror.backoff import Backoff
-from mirror.errors import Unavailable, WireError
+from mirror.errors import Refused, Unavailable, WireError
 from mirror.source.batch_feed import Feed, LeaveBatchPath
 from mirror.source.broker_fetches import RETRY, BrokerFetches
 from mirror.source.fetch_memory import BOUNDS, FetchMemory, MemoryBounds
@@ -80,6 +80,8 @@ class BatchFetcher:
                     return
             except Unavailable:
                 await asyncio.sleep(backoff.next())
+            except Refused:  # the login, or who may read the topic: the record path has the policies for that
+                feed.end(LeaveBatchPath("refused", feed.position))
             except WireError as error:
                 feed.end(error)
             except Exception:  # as in a broker's task

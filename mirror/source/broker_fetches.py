@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from mirror.backoff import Backoff
-from mirror.errors import Malformed, Unsupported, WireError
+from mirror.errors import Malformed, Refused, Unsupported, WireError
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
 from mirror.source.batch_reading import read
 from mirror.source.fetch_memory import FetchMemory
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
+from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, PASSING, failure
 from mirror.wire.fetch import FETCH, FetchAnswer, Limits, PartitionAnswer, Session, TopicKey, Wanted, fetch
 
@@ -93,6 +94,9 @@ class BrokerFetches:
                 unreadable = 0
             except Unsupported:
                 self._hand_over(wanted, "source_too_old")
+            except Refused:
+                self._begin_again()
+                self._hand_over(wanted, "refused")
             except WireError as error:
                 log.debug("fetch from broker %d failed: %s", self._node, error)
                 self._begin_again()
@@ -159,8 +163,7 @@ class BrokerFetches:
         """Ask once. False if the answer has brought nothing."""
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
         connection = await fetcher.cluster.connection(self._node, PURPOSE)
-        if connection.version(FETCH) < _TOPIC_IDS:
-            raise Unsupported("fetching by topic id needs Kafka 3.1")
+        check_source(connection)
         asked: dict[TopicKey, list[Wanted]] = {}
         for key, feed in wanted.items():
             if self._known.get(key) != feed.position:
@@ -277,3 +280,9 @@ class BrokerFetches:
         del self._feeds[key]
         if key in self._known:
             self._known[key] = _OUTDATED
+
+
+def check_source(connection: Connection) -> None:
+    """Raise Unsupported if the broker is too old."""
+    if connection.version(FETCH) < _TOPIC_IDS:
+        raise Unsupported("fetching by topic id needs Kafka 3.1")

@@ -86,16 +86,22 @@ class RecordBuffer:
     def end_at(self, offset: int) -> bool:
         """Take nothing from `offset` on, and drop what is there of it, until a seek. False if it is too late for that.
 
-        No batch that `batch` has given may be under way.
+        So it is if there is an end already, because what came after that one was dropped. No batch that `batch` has
+        given may be under way.
         """
         with self._lock:
-            if not self.accepts or offset < self._from:
+            if not self.accepts or offset < self._from or self._until is not None:
                 return False
             self._until = offset
             kept = sum(message.offset() < offset for message in self._messages)
             self._keep(kept)
             self._to = min(self._to, offset)
             return True
+
+    @property
+    def has_end(self) -> bool:
+        """True if `end_at` has set an end."""
+        return self._until is not None
 
     @property
     def ended(self) -> bool:

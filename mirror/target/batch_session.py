@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from mirror.batches.headers import RecordBatch
 from mirror.clock import Clock
-from mirror.errors import OutcomeUnknown, RecordsRefused, Unavailable, Unsupported, WireError
+from mirror.errors import OutcomeUnknown, RecordsRefused, Unsupported, WireError
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.batch_take_over import Owner, TakenOver
 from mirror.target.batch_transaction import BatchTransaction
 from mirror.target.beside import Beside, beside
-from mirror.target.coordination import ask
+from mirror.target.coordination import ask, failed
 from mirror.target.runs import Runs
 from mirror.target.session_marks import Due, Marks, SessionMarks
 from mirror.target.transaction_content import Made, Places, TransactionContent
@@ -47,10 +47,9 @@ class BatchSession:
         taken: TakenOver,
         clock: Clock,
         careful: bool = False,
-        end: int | None = None,
     ) -> None:
-        """`careful` is for the first transaction after Interleaved. `end` is as in TransactionSession."""
-        self.end = end
+        """`careful` is for the first transaction after Interleaved."""
+        self.end: int | None = None  # of the remote partition after the last transaction's records and marker
         self.duration = 0.0  # seconds that the last transaction took
         self.ended = 0.0  # when it ended, monotonic; 0: there was none
         self._target = target
@@ -135,7 +134,7 @@ class BatchSession:
             raise OutcomeUnknown(text) from error
         except WireError as error:
             self._forget_leaders()
-            raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error
+            raise failed(error) from error
         self._target.unreplicated.discard(self._owner.where)
         self._by = replace(self._by, producer=ended.producer, epoch=ended.epoch)
         self.ended = self._clock.monotonic()

@@ -12,10 +12,11 @@ from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable, Unsuppo
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position, Topic
 from mirror.settings import Flow
-from mirror.target.coordination import PATIENCE, PURPOSE, STABLE, UNKNOWN, ask, refusal
+from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, failed, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.position_metadata import decoded, terminated
 from mirror.wire.cluster import Cluster
+from mirror.wire.connection import Connection
 from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
 from mirror.wire.offsets import LIST_OFFSETS, Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
 from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
@@ -99,14 +100,14 @@ async def take_over(
 
     In between, each transaction has to end that is open on the remote partition. A fenced producer has none, unless the
     target has lost its markers; then the next one would commit it, too. `progressed` is called after each part: each
-    may take as long as a transaction. Raises PartitionError, and Unsupported if the target can't be written to by whole
-    batches.
+    may take as long as a transaction. Raises PartitionError, and Unsupported, before anybody is fenced, if the target
+    can't be written to by whole batches.
     """
     try:
+        check_target(await target.any())
         request = init_producer_id(owner.name, owner.timeout)
         entered = await ask(target, TRANSACTION, owner.name, request, lambda found: (found.error,))
         progressed()
-        await _check_version(target, owner)
         end = await _settled(target, owner)
         progressed()
         position = await _loaded(target, owner, tokens)
@@ -114,16 +115,16 @@ async def take_over(
         raise
     except WireError as error:
         target.forget_leader(*owner.where)
-        raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error
+        raise failed(error) from error
     return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end)
 
 
-async def _check_version(target: Cluster, owner: Owner) -> None:
-    """Raise Unsupported unless the cluster uses transactions version 2, and Unavailable while a broker does not know.
+def check_target(connection: Connection) -> None:
+    """Raise Unsupported unless the cluster uses transactions version 2, and Unavailable while the broker does not know.
 
-    Without it, brokers of the same release add no partition by Produce, and keep the epoch after a transaction.
+    Without it, brokers of the same release add no partition by Produce, and keep the epoch after a transaction. All
+    brokers of a cluster that uses it are new enough.
     """
-    connection = await target.connection(await target.coordinator(TRANSACTION, owner.name), PURPOSE)
     connection.version(END_TXN)
     finalized = connection.abilities.features.finalized
     if not finalized:  # it has just started, for a cluster of such a release uses some

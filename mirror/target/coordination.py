@@ -16,6 +16,7 @@ from mirror.errors import (
     RecordsRefused,
     Unanswered,
     Unavailable,
+    WireError,
 )
 from mirror.target.loading import TIMEOUT, held
 from mirror.wire.cluster import Cluster
@@ -61,6 +62,8 @@ _LASTING = codes(
     "CLUSTER_AUTHORIZATION_FAILED",
     "INVALID_TRANSACTION_TIMEOUT",
 )
+# Another password may come, or a new token: so it is as if the cluster did not answer.
+_LOGIN = codes("SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE")
 
 
 def refusal(what: str, code: int, message: str = "") -> PartitionError:
@@ -73,6 +76,12 @@ def refusal(what: str, code: int, message: str = "") -> PartitionError:
     if code in _UNSTABLE:
         return PositionUnstable(held(what))
     return OutcomeUnknown(text, away=code in PASSING, blocked=code in _LASTING)
+
+
+def failed(error: WireError) -> OutcomeUnknown:
+    """The error for a request that has failed without such an answer."""
+    away = isinstance(error, Unavailable) or error.code in _LOGIN
+    return OutcomeUnknown(str(error), away, error.code in _LASTING)
 
 
 async def ask(
@@ -99,7 +108,7 @@ async def ask(
         except Unavailable as error:  # it was not sent
             target.forget_coordinator(kind, name)
             if time.monotonic() > deadline:
-                raise OutcomeUnknown(str(error), away=True) from error
+                raise failed(error) from error
         else:
             bad = {each for each in errors(found) if each}
             if not bad:

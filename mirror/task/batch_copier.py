@@ -26,6 +26,7 @@ from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
 from mirror.task.followed_plan import PlanView
 from mirror.task.known_positions import UPGRADED, KnownPositions
+from mirror.task.ownership import Ownership
 from mirror.task.path_memory import TOO_SLOW
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
@@ -48,7 +49,6 @@ class Books:
     known: KnownPositions
     counters: Counters
     turns: Turns
-    remote_end: int | None = None  # after all that the last session has written there, if it was closed in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class BatchServices:
     tokens: Tokens
     limits: RateLimits
     clock: Clock
+    ownership: Ownership
     taking_over: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TAKE_OVERS_MAX))
 
     def flow(self, topic: str) -> Flow:
@@ -135,9 +136,6 @@ class BatchCopier:
             try:
                 while True:
                     await self._step(session, feed)
-            except LeaveBatchPath:
-                books.remote_end = session.end
-                raise
             finally:
                 self.feed = None
                 self._services.fetcher.close(feed)
@@ -183,16 +181,15 @@ class BatchCopier:
         # Whether it has records that are visible is for the record path to find out.
         if doubt(taken.position, known.newest, route.topic, lambda: taken.end > 0):
             raise self._left("doubted")
-        end = self._books.remote_end if taken.position == known.position else None
         if taken.position is None:
             known.nothing_committed()
         elif known.loaded(taken.position):
             log.info(UPGRADED, extra={"topic": route.partition.topic, "partition": route.partition.partition})
         if not known.position.belongs_to(route.topic.topic_id):
             raise self._left("recreated")
-        self._books.remote_end, self._drained = None, Position(-1, "")
+        self._drained = Position(-1, "")
         return BatchSession(
-            services.target, self._flow, route.partition, route.topic, taken, services.clock, self._careful, end
+            services.target, self._flow, route.partition, route.topic, taken, services.clock, self._careful
         )
 
     async def _step(self, session: BatchSession, feed: Feed) -> None:

@@ -17,6 +17,7 @@ from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.task.batch_copier import BatchServices
+from mirror.task.ownership import Ownership
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from mirror.task.thread_stack import stack_of
@@ -110,7 +111,8 @@ class BatchLoop:
         source, target = map(Cluster, self._access)
         self.fetcher = BatchFetcher(source, rack=flow.source.consumer.get("client.rack", ""))
         tokens = task.positions.tokens
-        self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock)
+        ownership = Ownership(task.plan)
+        self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock, ownership)
         self._loop, main = asyncio.get_running_loop(), asyncio.current_task()
         assert main is not None
         self._main = main

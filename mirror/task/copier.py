@@ -264,7 +264,7 @@ class RecordCopier:
         facts.counters.fenced += follows.fenced
         if follows.discards_producer:
             facts.discard()
-        if follows.fenced and not self._services.plan.is_still_ours(self.partition):
+        if follows.fenced and not self._services.plan.still_ours([self.partition]):
             log.info("the partition is not ours any more", extra=facts.where)
             facts.let_go(State.RELEASED)
             return

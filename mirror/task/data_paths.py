@@ -24,12 +24,14 @@ from mirror.source.fetch_moves import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop
 from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
+from mirror.task.cluster_releases import SOURCE, TARGET, Releases
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
 from mirror.task.known_positions import StartPoint
 from mirror.task.path_memory import PathMemory
 from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
+from mirror.text import BUG
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import id_of
 
@@ -57,8 +59,9 @@ class DataPaths:
         self._loop: BatchLoop | None = None
         self._unfit = ""  # why this task can have no batch path, as long as no file with a certificate changes
         self._changes = [FileChanges(services.flow.source), FileChanges(services.flow.target)]
+        self._releases = Releases(services.clock)
         self._known: dict[Partition, _Known] = {}
-        self._looks: dict[Partition, Future[None]] = {}
+        self._looks: dict[Partition, Future[bool]] = {}
         self._copying: dict[Partition, SupervisedBatchCopier] = {}
 
     @property
@@ -79,7 +82,8 @@ class DataPaths:
         against = self._obstacle(partition, topic) or memory.keeps_off
         loop = None if paused or against else self._started()
         if loop is None:
-            self._tell(partition, memory, RECORDS, "" if against == DATA_PATH else against or self._unfit)
+            against = against or self._unfit or self._releases.too_old
+            self._tell(partition, memory, RECORDS, "" if against == DATA_PATH else against)
             return RecordCopier(self._services.of_topic(partition.topic), partition, topic, start)
         self._tell(partition, memory, BATCHES, "")
         return SupervisedBatchCopier(loop.services, loop.call, partition, topic, start)
@@ -90,20 +94,25 @@ class DataPaths:
             self._moves.put(StartFetching(copier))
             memory = self._known[copier.partition].memory
             if memory.end is not None:
-                self._end_at(copier, memory, memory.end)
+                copier.post(EndAt(memory.end))
         elif self._loop is not None:
             self._copying[copier.partition] = copier
             self._loop.start(copier)
 
     def end(self, copier: Copier) -> None:
         """A copier has let go of its partition."""
+        known = self._known.get(copier.partition)
         if isinstance(copier, RecordCopier):
             self._moves.put(StopFetching(copier))
+            if known is not None and copier.buffer.ended:
+                known.memory.returns()
         else:
             self._copying.pop(copier.partition, None)
-            known = self._known.get(copier.partition)
-            if known is not None and copier.left is not None and copier.left.reason != LET_GO:
-                known.memory.left(copier.left.reason, copier.left.until)
+            left = copier.left
+            if left is not None and left.reason in (SOURCE, TARGET):
+                self._releases.found(left.reason)
+            elif known is not None and left is not None and left.reason != LET_GO:
+                known.memory.left(left.reason, left.until)
 
     def keep(self, copiers: Iterable[Copier]) -> None:
         """Now and then: have partitions leave a path that is not theirs any more.
@@ -111,15 +120,17 @@ class DataPaths:
         Raises TaskHung if the event loop hangs, MirrorError if it has died. Spark then starts the task again.
         """
         self._check_loop()
-        if self._loop is None and self._services.flow.data_path == "records":
+        if self._loop is not None:
+            self._releases.keep(self._loop)
+        elif self._services.flow.data_path == "records":
             return
-        self._looks = {each: look for each, look in self._looks.items() if not look.done()}
+        self._note_looks()
         for copier in copiers:
             against = self._obstacle(copier.partition, copier.topic)
             if isinstance(copier, SupervisedBatchCopier):
                 if against:
                     copier.leave(against)
-            elif not against and copier.snapshot.state in (State.RUNNING, State.STARTING):
+            elif not (against or copier.buffer.has_end) and copier.snapshot.state in (State.RUNNING, State.STARTING):
                 self._look(copier)
 
     def _check_loop(self) -> None:
@@ -145,10 +156,11 @@ class DataPaths:
     def _obstacle(self, partition: Partition, topic: Topic) -> str:
         if self._unfit and any([each.any() for each in self._changes]):
             self._unfit = ""  # perhaps the certificate's key had not come yet
-        return self._unfit or obstacle(self._services.flow.of_topic(partition.topic), partition.topic, topic)
+        flow = self._services.flow.of_topic(partition.topic)
+        return obstacle(flow, partition.topic, topic) or self._unfit or self._releases.too_old
 
     def _started(self) -> BatchLoop | None:
-        """The event loop; None if the clusters need what only librdkafka has."""
+        """The event loop; None if the clusters need what only librdkafka has, or are too old."""
         if self._loop is None:
             for each in self._changes:
                 each.note()
@@ -160,7 +172,9 @@ class DataPaths:
                 log.info(
                     "the record path is used: the batch path's client lacks what the configuration needs", extra=where
                 )
-        return self._loop
+            else:
+                self._releases.ask_first(self._loop)
+        return None if self._releases.too_old else self._loop
 
     def _tell(self, partition: Partition, memory: PathMemory, name: str, reason: str) -> None:
         if memory.take(name, reason):
@@ -182,14 +196,19 @@ class DataPaths:
         known.memory.wait()
         key = TopicKey(here.topic, id_of(copier.topic.topic_id))
 
-        async def look() -> None:
+        async def look() -> bool:
             found = await boundary(loop.fetcher, key, here.partition, at, LARGEST)
             if found is not None:
-                self._end_at(copier, known.memory, found)
+                copier.post(EndAt(found))
+            return found is not None
 
         self._looks[here] = loop.ask(look())
 
-    @staticmethod
-    def _end_at(copier: RecordCopier, memory: PathMemory, offset: int) -> None:
-        memory.returns()
-        copier.post(EndAt(offset))
+    def _note_looks(self) -> None:
+        """Learn of the looks that are over."""
+        for partition, look in [each for each in self._looks.items() if each[1].done()]:
+            del self._looks[partition]
+            if look.exception() is not None:
+                log.error(BUG, extra={"flow": self._services.flow.name}, exc_info=look.exception())
+            elif look.result() and partition in self._known:
+                self._known[partition].memory.told()

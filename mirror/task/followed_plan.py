@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Set
 from typing import Protocol
 
 from mirror.control.decisions import Decision
@@ -27,5 +28,5 @@ class PlanView(Protocol):
     def decision(self, partition: Partition) -> Decision | None:
         """The last decision about an incident of the partition; None if there is none."""
 
-    def is_still_ours(self, partition: Partition) -> bool:
-        """Read the control topic to its end. True if the newest plan gives the partition to this task."""
+    def still_ours(self, partitions: Collection[Partition]) -> Set[Partition]:
+        """Read the control topic to its end. Those of the partitions that the newest plan gives to this task."""

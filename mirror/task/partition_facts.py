@@ -118,9 +118,10 @@ class PartitionFacts:
 
         It is the requested one, or RELEASED once everything before the offset of EndAt is copied. The position is
         committed there first. Compaction may have removed the last records before that offset: then the batch path
-        would begin within that batch, and give the partition back for ever.
+        would begin within that batch, and give the partition back for ever. The start is committed, too: the batch path
+        would ask for it again, and begin after records that have come meanwhile.
         """
-        is_settled = not 0 <= self.known.offset < self.settled_to
+        is_settled = not self.known.must_commit_start and self._settled_from >= self.settled_to
         if self.requested_state is None and self.buffer.ended and is_settled:
             return State.RELEASED
         return self.requested_state
@@ -147,11 +148,14 @@ class PartitionFacts:
     def owes(self) -> bool:
         """True if an idle partition has to commit something: a sync of the last record, or a position past markers."""
         tail = self.session is not None and self.session.unsynced_tail
-        before = self.known.offset
-        if before < 0 and self.buffer.left_out:
-            # No position yet, and all records so far were left out: commit a position, so that they are not read again.
-            before = self.known.start.offset
-        return tail or 0 <= before < self.settled_to
+        # Without a position only if all records so far were left out, so that they are not read again, or if it ends.
+        counts = self.known.offset >= 0 or self.buffer.left_out or self.buffer.ended
+        return tail or (bool(counts) and self._settled_from < self.settled_to)
+
+    @property
+    def _settled_from(self) -> int:
+        """The position; the offset where copying starts if there is no position yet."""
+        return self.known.offset if self.known.offset >= 0 else self.known.start.offset
 
     @property
     def settled_to(self) -> int:

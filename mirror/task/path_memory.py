@@ -11,6 +11,7 @@ from mirror.control.reports import BATCHES, RECORDS, DataPath
 
 FIRST_STAY = 10.0  # seconds on the record path
 LONGEST_STAY = 3600.0
+SOON, TRIES = 1.0, 5  # seconds, and how often: the record path may have copied past the end that it is told
 STEADY = 10  # times its last stay: a partition that was on the batch path for that long did well there
 
 TOO_SLOW = "too_slow"  # the only reason that takes minutes to find, with nothing copied meanwhile
@@ -18,7 +19,7 @@ WITHIN_BATCH = "position_within_batch"  # the only reason that is over at a know
 
 
 class PathMemory:
-    """The path of one partition. The plan follower uses it, and the event loop when it has found where batches fit."""
+    """The path of one partition. Only the plan follower uses it."""
 
     def __init__(self, clock: Clock) -> None:
         self.path = DataPath(RECORDS, 0.0, "")
@@ -28,6 +29,7 @@ class PathMemory:
         self._stay = FIRST_STAY
         self._back_at = 0.0  # monotonic
         self._entered = 0.0  # monotonic: when it last took the batch path
+        self._told = 0  # how often the record path was told where to end, since the batch path was left
 
     def take(self, name: str, reason: str) -> bool:
         """The partition takes this path. True if it took the other one before."""
@@ -47,11 +49,18 @@ class PathMemory:
             self._stay = LONGEST_STAY
         self.keeps_off = reason
         self.end = until if reason == WITHIN_BATCH else None
+        self._told = 0
         self.wait()
 
     def wait(self) -> None:
         """It stays on the record path, until its stay is over once more."""
         self._back_at = self._clock.monotonic() + self._stay
+
+    def told(self) -> None:
+        """The record path was told where to end. If that came too late, it may be told again soon, a few times."""
+        self._told += 1
+        if self._told % TRIES:
+            self._back_at = self._clock.monotonic() + SOON
 
     @property
     def may_return(self) -> bool:
@@ -59,6 +68,5 @@ class PathMemory:
         return self._clock.monotonic() >= self._back_at
 
     def returns(self) -> None:
-        """The record path has been told where to end: the next copier takes the batch path."""
+        """The record path has ended where it was told to: the next copier takes the batch path."""
         self.keeps_off, self.end = "", None
-        self.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 
 from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import Decision
@@ -101,16 +101,16 @@ class SlicePlan:
         """True if a person has ordered not to copy the partition now."""
         return is_paused(self._control.orders, partition)
 
-    def is_still_ours(self, partition: Partition) -> bool:
-        """Read the control topic to its end. True if the newest plan gives us the partition, or is unreadable."""
+    def still_ours(self, partitions: Collection[Partition]) -> Set[Partition]:
+        """Read the control topic to its end. Those that the newest plan gives us; all if it is unreadable."""
         try:
             self._control.read_to_end()
             wanted = self.wanted()
         except Replaced:
-            return False
+            return frozenset()
         except Exception:  # whatever it is, the fence decides at the next try
-            return True
-        return wanted is not None and partition in wanted
+            return frozenset(partitions)
+        return frozenset(partitions).intersection(wanted or ())
 
     @property
     def clusters(self) -> tuple[str, ...]:

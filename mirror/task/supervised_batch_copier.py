@@ -123,11 +123,12 @@ class SupervisedBatchCopier:
 
     async def _attempt(self) -> None:
         try:
-            await self._copier.run()
+            try:
+                await self._copier.run()
+            except MirrorError as error:
+                await self._recover(error)
         except LeaveBatchPath as left:
             self.left = left
-        except MirrorError as error:
-            await self._recover(error)
         except Exception:  # the record path does not have it
             log.exception(BUG, extra=self._where)
             self.left = LeaveBatchPath(DEFECT, self._books.known.offset)
@@ -138,8 +139,7 @@ class SupervisedBatchCopier:
         if follows.outcome:
             counters.transactions[follows.outcome] += 1
         counters.fenced += follows.fenced
-        # It reads the control topic to its end, which blocks.
-        if follows.fenced and not await asyncio.to_thread(self._services.plan.is_still_ours, self.partition):
+        if follows.fenced and not await self._services.ownership.get(self.partition):
             log.info("the partition is not ours any more", extra=self._where)
             self._leave(LET_GO)
             return

@@ -25,6 +25,7 @@ OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
 MOST_CONNECTIONS: Mapping[str, int] = {
     OTHER_PURPOSE: 1,
     "fetch": 1,
+    "look": 1,
     "first": 4,
     "produce": 4,
     "unreplicated": 2,

@@ -57,7 +57,8 @@ class Connections:
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            if opening.cancelled():
+            waiting = asyncio.current_task()
+            if opening.cancelled() and not (waiting and waiting.cancelling()):
                 raise Unavailable("the connections were closed") from None
             raise
 

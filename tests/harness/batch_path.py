@@ -22,6 +22,7 @@ from mirror.source.fetch_memory import MemoryBounds
 from mirror.target.loading import Tokens
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
+from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
@@ -83,7 +84,7 @@ class BatchPath:
         ids = topics.topic_id(self.source, self.topic), topics.topic_id(self.target, self.remote)
         plan = ConstantPlan(self.flow)
         topic = Topic(self.remote, ids[0], self.partitions, self.partitions, ids[1])
-        services = BatchServices(plan, fetcher, target, Tokens(), RateLimits(clock), clock)
+        services = BatchServices(plan, fetcher, target, Tokens(), RateLimits(clock), clock, Ownership(plan))
         tasks = [asyncio.create_task(self._keep_on(services, topic, each)) for each in range(self.partitions)]
         deadline = time.monotonic() + PATIENCE
         try:

@@ -95,6 +95,9 @@ class Target:
     async def connection(self, node: int, purpose: str = "other") -> Connected:
         return Connected(self, node, purpose)
 
+    async def any(self) -> Connected:
+        return Connected(self, 1, "other")
+
     def topic_id(self, topic: str) -> bytes:
         return ID.get(topic, NO_ID)
 

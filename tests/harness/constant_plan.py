@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 
 from mirror.control.decisions import Decision
@@ -20,5 +21,5 @@ class ConstantPlan:
     def decision(self, partition: Partition) -> Decision | None:
         return None
 
-    def is_still_ours(self, partition: Partition) -> bool:
-        return True
+    def still_ours(self, partitions: Collection[Partition]) -> Set[Partition]:
+        return frozenset(partitions)

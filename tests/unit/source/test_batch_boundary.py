@@ -9,8 +9,9 @@ import pytest
 
 from mirror.batches.headers import LOG_APPEND_TIME
 from mirror.errors import Refused
-from mirror.source import batch_boundary
 from mirror.source.batch_boundary import boundary
+from mirror.source.fetch_memory import MemoryBounds
+from mirror.wire.error_codes import CODES
 from tests.unit.source.test_batch_fetcher import TOPIC, fetched, fetching, log, reply
 
 LARGEST = 10_000
@@ -60,12 +61,42 @@ def test_batches_that_do_not_fit_are_no_place_to_begin(at: int) -> None:
     assert asyncio.run(found(held((5, 9, log(5, 5)), (10, 14, log(10, 5)), (15, 19, late)), at)) is None
 
 
-def test_a_source_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_wait_while_other_partitions_have_nothing() -> None:
+    """The request of the fetch session lasts until one of them has something. Meanwhile the record path would go on."""
+
     async def run() -> None:
         async with fetching() as (fetcher, source):
-            monkeypatch.setattr(batch_boundary, "PATIENCE", 0.05)
-            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None
+            fetcher.open(TOPIC, 1, 0)
+            idle, _ = await source.asked.get()
+            looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 7, LARGEST))
+            for begin in (7, 10):
+                asked, future = await source.asked.get()
+                assert (asked.positions, asked.wait, asked.session) == ({0: (begin, 4, -1)}, 0, (0, -1))
+                future.set_result(reply(fetched(0, FITS(begin))))
+            assert (await looking, idle.wait) == (10, 500)
+            assert fetcher.memory.used == fetcher.memory.bounds.answer, "what was looked at is free again"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "TOPIC_AUTHORIZATION_FAILED"])
+def test_a_source_that_does_not_answer(error: str) -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 5, LARGEST))
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, error=CODES[error])))
+            assert await looking is None and source.forgotten == [0]
             source.unknown = Refused("not allowed", 29)
             assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None
+            assert source.asked.empty()
+
+    asyncio.run(run())
+
+
+def test_what_the_fetcher_has_no_room_for_is_looked_at_later() -> None:
+    async def run() -> None:
+        async with fetching(MemoryBounds(total=2**20 - 1)) as (fetcher, source):
+            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None and source.asked.empty()
 
     asyncio.run(run())

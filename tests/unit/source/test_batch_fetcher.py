@@ -59,6 +59,7 @@ class Source:
     leaders: dict[int, int] = field(default_factory=dict)  # by partition; node 1 if not given
     topic_id_: bytes = TOPIC.id
     unknown: WireError | None = None
+    refused: WireError | None = None  # by each connection
     epoch: int = 4
     version_: int = 17
     asked: asyncio.Queue[tuple[Asked, asyncio.Future[FetchAnswer]]] = field(default_factory=asyncio.Queue)
@@ -91,6 +92,8 @@ class Source:
         self.hints.append((partition, leader, address))
 
     async def connection(self, node: int, purpose: str) -> Connected:
+        if self.refused:
+            raise self.refused
         return Connected(self, node)
 
 
@@ -695,12 +698,32 @@ def test_a_topic_that_was_created_again() -> None:
     asyncio.run(run())
 
 
-def test_what_only_a_person_can_end_is_told() -> None:
+@pytest.mark.parametrize("where", ["metadata", "login", "fetch"])
+def test_what_only_a_person_can_end_is_for_the_record_path(where: str) -> None:
+    """It has the policies for that. If the partition were taken over again and again, the target would suffer."""
+
     async def run() -> None:
         async with fetching() as (fetcher, source):
-            source.unknown = Refused("no", 29)
+            if where == "metadata":
+                source.unknown = Refused("no", CODES["TOPIC_AUTHORIZATION_FAILED"])
+            elif where == "login":
+                source.refused = Refused("no", CODES["SASL_AUTHENTICATION_FAILED"])
             feed = fetcher.open(TOPIC, 0, 5)
-            with pytest.raises(Refused):
+            if where == "fetch":
+                _, future = await source.asked.get()
+                future.set_result(reply(error=CODES["CLUSTER_AUTHORIZATION_FAILED"]))
+            with pytest.raises(LeaveBatchPath, match="refused at offset 5"):
+                await taken(feed)
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_can_not_be_read_is_told() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            source.unknown = Malformed("no topic")
+            feed = fetcher.open(TOPIC, 0, 5)
+            with pytest.raises(Malformed):
                 await taken(feed)
 
     asyncio.run(run())

@@ -337,7 +337,9 @@ def test_nothing_is_taken_from_its_end_on() -> None:
     """What is there of it is dropped, and what comes of it, too. A seek makes another beginning."""
     buffer = RecordBuffer(5)
     buffer.append(run(5, 15))
+    assert not buffer.has_end
     assert buffer.end_at(12) and offsets(buffer) == list(range(5, 12)) and buffer.weight == 7
+    assert buffer.has_end and not buffer.end_at(14), "what comes before that was dropped"
     buffer.append(run(15, 20))
     buffer.reached(30)
     batch = buffer.batch(4, 10**6)
@@ -348,7 +350,7 @@ def test_nothing_is_taken_from_its_end_on() -> None:
     buffer.committed(rest)
     assert buffer.ended and buffer.drained_to == buffer.read_to == 12
     seek = buffer.resume_at(3)
-    assert seek is not None and not buffer.ended
+    assert seek is not None and not buffer.ended and not buffer.has_end
     buffer.sought(seek)
     buffer.append(run(3, 20))
     assert offsets(buffer) == list(range(3, 20))

@@ -14,7 +14,7 @@ from mirror.target.batch_take_over import Owner, TakenOver, take_over
 from mirror.target.loading import Tokens
 from mirror.target.position_metadata import encoded
 from mirror.wire.cluster import Cluster
-from mirror.wire.error_codes import CODES
+from mirror.wire.error_codes import CODES, failure
 from mirror.wire.offsets import Offset
 from mirror.wire.transactional import Identity
 from tests.harness.batch_target import PRODUCER, REMOTE_ID, Target
@@ -113,8 +113,10 @@ def test_a_transaction_that_lasts() -> None:
 @pytest.mark.parametrize("level", [0, 1])
 def test_transactions_of_version_2_are_needed(level: int) -> None:
     async def run() -> None:
+        target = Target(level=level)
         with pytest.raises(Unsupported, match=f"transaction.version of the target is {level}, and has to be 2"):
-            await taking(Target(level=level))
+            await taking(target)
+        assert not target.requests, "nobody is fenced"
 
     asyncio.run(run())
 
@@ -123,8 +125,10 @@ def test_a_release_without_transactions_of_version_2() -> None:
     """Such a release may be so old that it has no features."""
 
     async def run() -> None:
+        target = Target(unaware=True, versions={"EndTxn": 4})
         with pytest.raises(Unsupported, match="EndTxn needs version 5"):
-            await taking(Target(unaware=True, versions={"EndTxn": 4}))
+            await taking(target)
+        assert not target.requests, "nobody is fenced"
 
     asyncio.run(run())
 
@@ -132,9 +136,36 @@ def test_a_release_without_transactions_of_version_2() -> None:
 def test_a_broker_that_has_just_started_is_asked_again() -> None:
     async def run() -> None:
         target = Target(unaware=True, position=COMMITTED)
-        with pytest.raises(OutcomeUnknown, match="broker 21 does not know the cluster's features yet") as raised:
+        with pytest.raises(OutcomeUnknown, match="broker 1 does not know the cluster's features yet") as raised:
             await taking(target)
         assert raised.value.away and (await taking(target)).position == AT
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "away", "blocked"),
+    [
+        ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", False, True),
+        ("TOPIC_AUTHORIZATION_FAILED", False, True),
+        ("SASL_AUTHENTICATION_FAILED", True, False),  # another password may come: as on the record path
+        ("LEADER_NOT_AVAILABLE", True, False),
+        ("UNKNOWN_SERVER_ERROR", False, False),
+    ],
+)
+@pytest.mark.parametrize("asked", ["coordinator", "leader", "any"])
+def test_what_a_refused_question_means(code: str, away: bool, blocked: bool, asked: str) -> None:
+    """Who coordinates and who leads may be refused, too."""
+
+    async def run() -> None:
+        async def refused(*_: object) -> None:
+            raise failure(CODES[code], "it")
+
+        target = Target()
+        setattr(target, asked, refused)
+        with pytest.raises(OutcomeUnknown, match=f"it was answered with {code}") as raised:
+            await taking(target)
+        assert (raised.value.away, raised.value.blocked) == (away, blocked)
 
     asyncio.run(run())
 

@@ -28,6 +28,7 @@ from mirror.target.position_metadata import decoded, encoded
 from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
+from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
@@ -97,7 +98,8 @@ class World:
         self.known = KnownPositions(self.start, self.topic, self.early, 3600.0, Clock())
         self.books = Books(self.known, Counters(), Turns(Clock()))
         fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
-        services = BatchServices(ConstantPlan(self.of), fetcher, target, Tokens(), self.limits, Clock())
+        plan = ConstantPlan(self.of)
+        services = BatchServices(plan, fetcher, target, Tokens(), self.limits, Clock(), Ownership(plan))
         self.copier = BatchCopier(services, Route(PARTITION, self.topic, 2**20), self.books)
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -306,20 +308,6 @@ def test_who_gets_no_answer_to_a_single_batch_leaves_the_batch_path(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("offset", "along"), [(5, True), (4, False)])
-def test_where_the_remote_partition_ends_is_known_if_nobody_else_was_there(offset: int, along: bool) -> None:
-    """If the end is known, records for our own topics go along with the first batch."""
-
-    async def run() -> None:
-        world = World(start=StartPoint(offset, replace(AT, offset=offset)))
-        world.books.remote_end = 100
-        world.source.add(10, lambda: made(5, at=5))
-        await world.until(lambda: world.target.commits == 1)
-        assert (len(world.target.produced[0].batches) > 1) == along
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("when", ["before", "taking over", "idle", "copying", "throttled"])
 def test_it_is_let_go_after_the_running_transaction(when: str) -> None:
     async def run() -> None:
@@ -399,10 +387,7 @@ def test_what_was_read_is_copied_before_it_leaves_the_batch_path() -> None:
         world.source.feeds[0].end(LeaveBatchPath("compacted", 8))
         with pytest.raises(LeaveBatchPath, match="compacted at offset 8"):
             await running
-        assert committed(world) == contents(range(5, 8)) and world.books.remote_end == 104
-        with contextlib.suppress(asyncio.CancelledError):
-            await world.until(lambda: bool(world.source.feeds))
-        assert world.books.remote_end is None, "the next session knows where it begins"
+        assert committed(world) == contents(range(5, 8))
 
     asyncio.run(run())
 

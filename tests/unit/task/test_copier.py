@@ -96,8 +96,8 @@ class World(Clock):
     def decision(self, _: Partition) -> None:
         return None
 
-    def is_still_ours(self, _: Partition) -> bool:
-        return self.ours
+    def still_ours(self, partitions: list[Partition]) -> list[Partition]:
+        return partitions if self.ours else []
 
     def await_no_open_transaction(self, *_: object) -> int:
         self.called("settled")
@@ -673,6 +673,29 @@ def test_an_end_after_records_that_compaction_has_removed_is_committed(world: Wo
     arrive(copier, 7, 9)
     world.run(10)
     assert world.copied == [0, 1, 2] and state(copier) is State.RELEASED
+    assert world.position is not None and world.position.offset == 5
+
+
+def test_a_start_is_committed_before_the_batch_path_asks_for_it_again(world: World) -> None:
+    """`latest` would be a later offset then, and the records in between would be passed over."""
+    world.flow = flow(start="latest")
+    world.fails = {"fence": OutcomeUnknown("the target is slow")}
+    copier = world.copier(StartPoint(7))
+    assert state(copier) is State.RETRYING
+    copier.post(EndAt(7))
+    world.run(30)
+    assert state(copier) is State.RELEASED
+    assert world.position is not None and world.position.offset == 7
+
+
+def test_an_end_before_which_there_is_no_record_at_all_is_committed(world: World) -> None:
+    """Without a position, the batch path would begin where this copier did."""
+    copier = world.copier()
+    copier.post(EndAt(5))
+    copier.buffer.reached(9)
+    copier.post(EndReached())
+    world.run(10)
+    assert state(copier) is State.RELEASED
     assert world.position is not None and world.position.offset == 5
 
 

@@ -21,12 +21,14 @@ from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.fetch_moves import StartFetching, StopFetching
 from mirror.target import coordination
 from mirror.target.loading import Tokens
-from mirror.task import batch_loop, data_paths
+from mirror.task import batch_loop, cluster_releases, data_paths, partition_take_over
+from mirror.task.batch_loop import BatchLoop
+from mirror.task.cluster_releases import ASK_AGAIN, SOURCE, TARGET
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
 from mirror.task.known_positions import StartPoint
-from mirror.task.path_memory import FIRST_STAY, WITHIN_BATCH
+from mirror.task.path_memory import FIRST_STAY, SOON, WITHIN_BATCH
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
@@ -35,7 +37,7 @@ from mirror.wire.connection import Connection
 from tests.harness.certificates import self_signed
 from tests.harness.waiting import until
 from tests.unit.task.test_batch_path_obstacles import flow
-from tests.unit.task.test_copier import World
+from tests.unit.task.test_copier import Producer, World, arrive
 
 HERE = Partition("t", 0)
 TOPIC = Topic("primary.t", "c291cmNlLXNvdXJjZS1zbw", 1, 1, "cmVtb3RlLXJlbW90ZS1yZQ")
@@ -83,6 +85,7 @@ class Task(World):
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Flow], Task]]:
     monkeypatch.setattr(coordination, "PATIENCE", 0.5)  # with brokers that never answer
+    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(made[-1]))
     made: list[Task] = []
 
     def task(of: Flow) -> Task:
@@ -141,6 +144,72 @@ def test_who_needs_the_record_path_has_it(make: Callable[[Flow], Task], changes:
     assert task.path == (RECORDS, reason)
 
 
+@pytest.mark.parametrize("reason", [SOURCE, TARGET])
+def test_a_cluster_that_is_too_old_is_asked_once_an_hour(
+    make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """Before anything is taken over, and for all partitions together. Once it is upgraded, the batch path is taken."""
+    answers: list[str | Exception] = [reason, Unavailable("away"), reason, ""]
+    asked = len(answers)
+
+    async def too_old(_: object) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: int) -> int:
+        return at
+
+    monkeypatch.setattr(cluster_releases, "too_old", too_old)
+    monkeypatch.setattr(BatchLoop, "silent_for", 0.0)  # it does not know that the clock is moved
+    monkeypatch.setattr(data_paths, "boundary", boundary)
+    task = make(away())
+    copier = records(task.joins())
+    assert task.path == (RECORDS, reason)
+    for hour in range(2, asked + 1):
+        for _ in range(10):
+            task.paths.keep([copier])
+        assert len(answers) == asked - hour + 1, "not before the hour is over"
+        task.time += ASK_AGAIN
+
+        def kept(left: int = asked - hour) -> bool:
+            task.paths.keep([copier])
+            return len(answers) == left and not task.paths._releases._asked
+
+        until("asked", kept)
+        assert (task.paths._releases.too_old == "") == (hour == asked)
+
+    def released() -> bool:
+        task.paths.keep([copier])
+        task.run(1)
+        return copier.snapshot.state is State.RELEASED
+
+    until("it goes on in batches", released)
+    task.paths.end(copier)
+    batches(task.joins())
+
+
+def test_what_a_batch_copier_finds_too_old_is_so_for_the_task(
+    make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target did not answer when it was asked first."""
+    task = make(away())
+    copier = batches(task.joins())
+    task.ends(copier)
+    copier.left = LeaveBatchPath(TARGET, 0)
+    task.paths.end(copier)
+    other = task.paths.copier(Partition("t", 1), TOPIC, StartPoint(0), False)
+    assert isinstance(other, RecordCopier) and task.paths.of(Partition("t", 1)).reason == TARGET
+    again, begun = records(task.joins()), task.time
+    monkeypatch.setattr(data_paths, "boundary", None)
+    monkeypatch.setattr(BatchLoop, "silent_for", 0.0)  # it does not know that the clock is moved
+    while task.time < begun + ASK_AGAIN:
+        task.paths.keep([again])
+        task.time += 10
+    assert task.path == (RECORDS, TARGET) and not task.paths._looks
+
+
 def test_a_paused_partition_is_on_the_record_path(make: Callable[[Flow], Task]) -> None:
     """The record path keeps the position of a paused partition alive. After the pause it goes on as before."""
     task = make(away())
@@ -194,6 +263,64 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
     assert again.snapshot.state is State.RELEASED and again.buffer.read_to == 12
     task.paths.end(again)
     assert batches(task.joins()) and task.path == (BATCHES, "")
+
+
+def test_an_end_that_comes_too_late_is_looked_for_again_soon(
+    make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the record path has ended, the partition is kept off the batch path."""
+    found = [0, 0, 3]
+
+    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: int) -> int:
+        return found.pop(0)
+
+    monkeypatch.setattr(data_paths, "boundary", boundary)
+    task = make(away())
+    copier = batches(task.joins())
+    task.ends(copier)
+    copier.left = LeaveBatchPath("log_append_time", 0, 1)
+    task.paths.end(copier)
+    again = records(task.joins())
+    arrive(again, 0, 3)
+    task.run(1)
+    assert task.copied == [0, 1, 2]
+    for left in (2, 1, 0):
+        task.time += SOON if left < 2 else 2 * FIRST_STAY
+        task.paths.keep([again])
+        until("it was looked", lambda: all(each.done() for each in task.paths._looks.values()))
+        task.paths.keep([again])
+        assert len(found) == left and again.snapshot.state is State.RUNNING
+        assert task.paths._known[HERE].memory.keeps_off == "log_append_time"
+        task.run(0.1)
+    assert again.snapshot.state is State.RELEASED
+    task.paths.end(again)
+    batches(task.joins())
+
+
+def test_who_is_let_go_before_its_end_is_still_kept_off_the_batch_path(
+    make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: int) -> int:
+        return 12
+
+    monkeypatch.setattr(data_paths, "boundary", boundary)
+    task = make(away())
+    copier = batches(task.joins())
+    task.ends(copier)
+    copier.left = LeaveBatchPath("log_append_time", 7, 9)
+    task.paths.end(copier)
+    again = records(task.joins())
+    task.time += 2 * FIRST_STAY
+    task.paths.keep([again])
+    until("it was looked", lambda: all(each.done() for each in task.paths._looks.values()))
+    task.run(1)
+    assert again.buffer.has_end
+    again.post(LetGo(State.RELEASED))
+    task.run(1)
+    assert again.snapshot.state is State.RELEASED
+    task.paths.end(again)
+    records(task.joins())
+    assert task.path == (RECORDS, "log_append_time")
 
 
 def test_a_position_within_a_batch_is_copied_to_the_batchs_end_only(make: Callable[[Flow], Task]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mirror.clock import Clock
 from mirror.control.reports import BATCHES, RECORDS, DataPath
-from mirror.task.path_memory import FIRST_STAY, LONGEST_STAY, STEADY, TOO_SLOW, WITHIN_BATCH, PathMemory
+from mirror.task.path_memory import FIRST_STAY, LONGEST_STAY, SOON, STEADY, TOO_SLOW, TRIES, WITHIN_BATCH, PathMemory
 
 
 @dataclass
@@ -51,12 +51,23 @@ def test_who_leaves_again_soon_stays_away_for_longer() -> None:
         assert memory.keeps_off == "compacted"
         found.append(stay(memory, clock))
         memory.returns()
-        assert not memory.keeps_off and not memory.may_return
+        assert not memory.keeps_off
     assert found[:3] == [2 * FIRST_STAY, 4 * FIRST_STAY, 8 * FIRST_STAY] and found[-1] == LONGEST_STAY
     memory.take(BATCHES, "")
     clock.time += STEADY * LONGEST_STAY
     memory.left("compacted", None)
     assert stay(memory, clock) == FIRST_STAY, "it did well for long"
+
+
+def test_who_was_told_too_late_where_to_end_is_told_again_soon_but_not_for_ever() -> None:
+    clock, found = Moved(), list[float]()
+    memory = PathMemory(clock)
+    memory.left("compacted", None)
+    for _ in range(2 * TRIES):
+        found.append(stay(memory, clock))
+        memory.wait()
+        memory.told()
+    assert found == [FIRST_STAY, *[SOON] * (TRIES - 1)] * 2
 
 
 def test_only_within_a_batch_it_is_known_where_that_is_over() -> None:

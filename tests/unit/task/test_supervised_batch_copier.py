@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection, Set
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from mirror.clock import Clock
 from mirror.control.partition_state import State
 from mirror.control.throttle_shares import OF_FLOW, Share
+from mirror.model import Partition
 from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.loading import Tokens
-from mirror.task import batch_copier
+from mirror.task import batch_copier, supervised_batch_copier
 from mirror.task.batch_copier import BatchServices
 from mirror.task.events import LetGo, RenewalDue, ThrottleChanged
 from mirror.task.known_positions import StartPoint
+from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import RateLimits
 from mirror.task.supervised_batch_copier import DEFECT, SupervisedBatchCopier
 from mirror.text import BUG
@@ -35,8 +38,8 @@ class Plan(ConstantPlan):
 
     ours = True
 
-    def is_still_ours(self, partition: Any) -> bool:
-        return self.ours
+    def still_ours(self, partitions: Collection[Partition]) -> Set[Partition]:
+        return frozenset(partitions if self.ours else ())
 
 
 class World:
@@ -46,7 +49,7 @@ class World:
         self.source, self.target, self.plan = Source(), Target(position=COMMITTED), Plan(flow())
         fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
         limits = limits or RateLimits(Clock())
-        services = BatchServices(self.plan, fetcher, target, Tokens(), limits, Clock())
+        services = BatchServices(self.plan, fetcher, target, Tokens(), limits, Clock(), Ownership(self.plan))
         call = asyncio.get_running_loop().call_soon_threadsafe
         self.copier = SupervisedBatchCopier(services, call, PARTITION, TOPIC, StartPoint(5, AT))
         self.running = asyncio.create_task(self.copier.run())
@@ -139,6 +142,35 @@ def test_who_is_fenced_looks_whose_the_partition_is(ours: bool) -> None:
     asyncio.run(run())
 
 
+def test_all_that_are_fenced_at_once_share_a_look() -> None:
+    """Who asks while one is under way waits for the next one: what it finds may be older than the fence."""
+
+    class Slow(Plan):
+        looks = 0
+        under_way, goes_on = threading.Event(), threading.Event()
+
+        def still_ours(self, partitions: Collection[Partition]) -> Set[Partition]:
+            self.looks += 1
+            ours = self.ours
+            self.under_way.set()
+            assert self.goes_on.wait(20)
+            return frozenset(partitions if ours else ())
+
+    async def run() -> None:
+        plan = Slow(flow())
+        ownership = Ownership(plan)
+        asked = [asyncio.create_task(ownership.get(Partition("t", number))) for number in range(100)]
+        assert await asyncio.to_thread(plan.under_way.wait, 20)
+        plan.ours = False
+        later = asyncio.create_task(ownership.get(Partition("t", 0)))
+        await asyncio.sleep(0)
+        plan.goes_on.set()
+        assert await asyncio.gather(*asked) == [True] * 100
+        assert not await later and plan.looks == 2
+
+    asyncio.run(run())
+
+
 def test_who_waits_after_an_error_is_let_go_at_once() -> None:
     async def run() -> None:
         world = World()
@@ -176,6 +208,24 @@ def test_a_defect_leaves_the_partition_to_the_record_path(
         await world.running
         assert world.copier.left is not None and world.copier.left.reason == DEFECT
         assert world.state is State.RELEASED and world.target.commits == 0
+
+    asyncio.run(run())
+    assert [each.message for each in caplog.records] == [BUG]
+
+
+def test_a_defect_in_what_follows_an_error_leaves_the_partition_to_the_record_path(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nothing said why it has ended, it would begin again at once, and without end."""
+    monkeypatch.setattr(supervised_batch_copier, "recovery", lambda *_: 1 / 0)
+
+    async def run() -> None:
+        world = World()
+        world.target.kinds = {"EndTxn": [CODES["UNKNOWN_SERVER_ERROR"]]}
+        world.source.add(8, lambda: made(3, at=5))
+        await world.running
+        assert world.copier.left is not None and world.copier.left.reason == DEFECT
+        assert world.state is State.RELEASED
 
     asyncio.run(run())
     assert [each.message for each in caplog.records] == [BUG]

@@ -51,6 +51,31 @@ class Refusing:
             self.at_once -= 1
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_who_is_cancelled_ends_though_the_connection_is_given_up_too(
+    monkeypatch: pytest.MonkeyPatch, both: bool
+) -> None:
+    """As at the end of an event loop: whoever takes it for a broker that is away would try again for ever."""
+
+    async def forever(*_: object) -> Connection:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    monkeypatch.setattr(Connection, "open", forever)
+
+    async def run() -> None:
+        serving = Pool(("a", 1), access({"bootstrap.servers": "a:1"})).connections("fetch", 1)
+        waiting = asyncio.create_task(serving.connection())
+        await asyncio.sleep(0.01)
+        serving.close()
+        if both:
+            waiting.cancel()
+        with pytest.raises(asyncio.CancelledError if both else Unavailable):
+            await waiting
+
+    asyncio.run(run())
+
+
 def test_a_broker_that_refuses_is_asked_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred partitions want it all the time. There are a few attempts, then one every second or two."""
     broker = Refusing()
