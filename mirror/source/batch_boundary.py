@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror.errors import WireError
-from mirror.source.batch_feed import Feed, LeaveBatchPath
+from mirror.source.batch_feed import Feed, Largest, LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.broker_fetches import WAIT
 from mirror.wire.fetch import TopicKey
@@ -11,7 +11,7 @@ from mirror.wire.fetch import TopicKey
 PATIENCE = 4 * WAIT  # seconds for an answer: one that has no records takes WAIT
 
 
-async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: int, largest: int) -> int | None:
+async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: int, largest: Largest) -> int | None:
     """The first offset from `at` on at which a record batch begins, if the batches in one answer from there on all fit.
 
     None if they do not, or if the source does not answer now. Where nothing follows, the end is such an offset.

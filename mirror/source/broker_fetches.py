@@ -188,7 +188,7 @@ class BrokerFetches:
 
     def _receive(self, answer: FetchAnswer, wanted: dict[Key, Feed]) -> None:
         """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out."""
-        if not self._fetcher.memory.is_scarce:
+        if len(answer.partitions) == 1 or not self._fetcher.memory.is_scarce:
             self._keep(answer.partitions, answer.addresses, wanted, answer.size)
             return
         for topic, fetched in answer.partitions:  # copied, so that a slow partition does not hold all of the answer
@@ -221,7 +221,7 @@ class BrokerFetches:
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
-            read(feed, fetched, held, self._fetcher.memory.bounds.partition_answer)
+            read(feed, fetched, held, self._fetcher.memory.bounds)
 
     def _follow(self, feed: Feed, node: int) -> None:
         """Fetch the partition from a nearer replica, if the metadata lists it. If not, the metadata may be old.

@@ -20,6 +20,7 @@ class MemoryBounds:
     answer: int = 8 * 2**20
     partition: int = 8 * 2**20  # that waits, beyond which nothing more is asked for
     partition_answer: int = 2**20
+    batch: int = 32 * 2**20  # a larger one goes by records; far less than what brokers take in one request (100 MiB)
 
 
 BOUNDS = MemoryBounds()

@@ -7,13 +7,14 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from mirror.clock import Clock
 from mirror.control.decisions import doubt
 from mirror.control.reports import Counters
 from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unsupported, WireError
-from mirror.model import Partition, Position, Topic
+from mirror.model import BATCH_BYTES, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
@@ -70,11 +71,10 @@ class BatchServices:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """From where to where one partition is copied, and the largest batch (bytes) that the target takes."""
+    """From where to where one partition is copied."""
 
     partition: Partition
     topic: Topic
-    largest: int
 
 
 class BatchCopier:
@@ -128,7 +128,8 @@ class BatchCopier:
             topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
             if self._against:
                 raise self._left(self._against)
-            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, self._route.largest)
+            largest = partial(self._services.plan.largest, partition.topic)
+            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, largest)
             self.feed, self._idle = feed, False
             try:
                 while True:
@@ -215,12 +216,9 @@ class BatchCopier:
             return 0.0
         if known.renew_at is not None:
             due.append(known.renew_at)
-        if self._owes(session):
+        if session.unsynced_tail or self._drained.offset > known.offset:
             due.append(session.ended + SETTLE_DELAY)
         return min(due) - self._services.clock.monotonic() if due else None
-
-    def _owes(self, session: BatchSession) -> bool:
-        return session.unsynced_tail or self._drained.offset > self._books.known.offset
 
     async def _commit_alone(self, session: BatchSession) -> None:
         """Commit the position again as it is, or what an idle partition owes: see PartitionFacts.settle."""
@@ -277,8 +275,11 @@ class BatchCopier:
         begun = self._services.clock.monotonic()
         try:
             written = await session.copy(batches, known.next(last.end, last.epoch))
-        except (PartitionError, WireError):
-            self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+        except (PartitionError, WireError) as error:
+            slow = self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+            # Perhaps the request is larger than what brokers read, or too large for the link: records can be divided.
+            if (slow or error.away) and max(len(each.data) for each in batches) > BATCH_BYTES:
+                raise self._left("too_large") from error
             raise
         self._careful = False
         self._size.committed(len(batches), session.duration)

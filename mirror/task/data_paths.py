@@ -28,7 +28,7 @@ from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
 from mirror.task.known_positions import StartPoint
 from mirror.task.path_memory import PathMemory
-from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier
+from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import id_of
@@ -180,10 +180,10 @@ class DataPaths:
         if at < 0:
             return
         known.memory.wait()
-        key = TopicKey(here.topic, id_of(copier.topic.topic_id))
+        key, plan = TopicKey(here.topic, id_of(copier.topic.topic_id)), self._services.plan
 
         async def look() -> None:
-            found = await boundary(loop.fetcher, key, here.partition, at, LARGEST)
+            found = await boundary(loop.fetcher, key, here.partition, at, lambda: plan.largest(here.topic))
             if found is not None:
                 self._end_at(copier, known.memory, found)
 

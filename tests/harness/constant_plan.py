@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirror.control.decisions import Decision
-from mirror.model import Partition
+from mirror.model import BATCH_BYTES, Partition
 from mirror.settings import Flow
 
 
@@ -16,6 +16,10 @@ class ConstantPlan:
     flow: Flow
     renew_interval: float = 3600.0
     clusters: tuple[str, ...] = ()
+    batch_bytes: int = BATCH_BYTES
+
+    def largest(self, topic: str) -> int:
+        return self.batch_bytes
 
     def decision(self, partition: Partition) -> Decision | None:
         return None

@@ -13,7 +13,9 @@ from mirror.source import batch_boundary
 from mirror.source.batch_boundary import boundary
 from tests.unit.source.test_batch_fetcher import TOPIC, fetched, fetching, log, reply
 
-LARGEST = 10_000
+
+def largest() -> int:
+    return 10_000
 
 
 async def found(records: Callable[[int], bytes], at: int) -> int | None:
@@ -28,7 +30,7 @@ async def found(records: Callable[[int], bytes], at: int) -> int | None:
 
         answering = asyncio.create_task(answer())
         try:
-            return await boundary(fetcher, TOPIC, 0, at, LARGEST)
+            return await boundary(fetcher, TOPIC, 0, at, largest)
         finally:
             answering.cancel()
 
@@ -64,8 +66,8 @@ def test_a_source_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with fetching() as (fetcher, source):
             monkeypatch.setattr(batch_boundary, "PATIENCE", 0.05)
-            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None
+            assert await boundary(fetcher, TOPIC, 0, 5, largest) is None
             source.unknown = Refused("not allowed", 29)
-            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None
+            assert await boundary(fetcher, TOPIC, 0, 5, largest) is None
 
     asyncio.run(run())

@@ -409,6 +409,30 @@ def test_markers_and_aborted_records_are_left_out() -> None:
     asyncio.run(run())
 
 
+def test_how_large_a_batch_may_be_is_asked_when_it_comes() -> None:
+    """The target's limit may change, and memory has a limit, whatever the target takes."""
+
+    async def run() -> None:
+        large, limit = log(0, 1, 3000), 10_000
+        async with fetching(MemoryBounds(batch=len(large))) as (fetcher, source):
+            first, second = (
+                fetcher.open(TOPIC, 0, 0, largest=lambda: limit),
+                fetcher.open(TOPIC, 1, 0, largest=lambda: limit),
+            )
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, large), fetched(1, log(0, 1, 3001))))
+            assert await read(first) == [(0, 0)]
+            with pytest.raises(LeaveBatchPath, match="too_large at offset 0"):
+                await taken(second)
+            limit = len(large) - 1
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(1, 1, 3000))))
+            with pytest.raises(LeaveBatchPath, match="too_large at offset 1"):
+                await taken(first)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("partition", "reason", "at"),
     [
@@ -432,7 +456,7 @@ def test_what_leaves_the_batch_path(partition: tuple[bytes, PartitionAnswer], re
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
-            feed = fetcher.open(TOPIC, 0, 5, largest=1000)
+            feed = fetcher.open(TOPIC, 0, 5, largest=lambda: 1000)
             _, future = await source.asked.get()
             future.set_result(reply(partition))
             if at > 5:
