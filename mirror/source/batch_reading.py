@@ -6,12 +6,15 @@ import logging
 
 from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
+from mirror.batches.merging import merged
 from mirror.errors import Malformed
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
 from mirror.source.fetch_memory import MemoryBounds
 from mirror.wire.fetch import PartitionAnswer
 
 log = logging.getLogger(__name__)
+
+MANY = 1000  # batches in an answer, after merging: so many requests take longer than their records one by one
 
 
 def read(feed: Feed, fetched: PartitionAnswer, held: Held, bounds: MemoryBounds) -> None:
@@ -21,13 +24,17 @@ def read(feed: Feed, fetched: PartitionAnswer, held: Held, bounds: MemoryBounds)
     """
     fits, largest = list[RecordBatch](), min(feed.largest(), bounds.batch)
     try:
-        found = [batch for batch in walk(fetched.records, bounds.partition_answer) if batch.last >= feed.position]
+        records = merged(fetched.records, feed.position, bounds.partition_answer, largest)
+        found = [batch for batch in walk(records, bounds.partition_answer) if batch.last >= feed.position]
         if not found:
             raise Malformed("no batch has the position")
         visible = [batch for batch in committed(found, fetched.aborted) if batch.records or batch.is_old]
     except Malformed as error:
         log.warning("a batch can't be read: %s", error, extra={"topic": feed.topic.name})
         feed.end(LeaveBatchPath("unreadable", feed.position))
+        return
+    if len(visible) > MANY:
+        feed.end(LeaveBatchPath("small_batches", feed.position))
         return
     for batch in visible:
         if why := misfit(batch, feed.position, largest):

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from mirror.batches.codecs import LZ4
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
 from mirror.errors import Refused, Unavailable, WireError
@@ -184,7 +185,7 @@ def test_a_session_asks_only_for_what_has_changed() -> None:
             future.set_result(reply(fetched(0, log(10, 5) + log(15, 2)), fetched(1)))
             asked, future = await source.asked.get()
             assert (asked.session, asked.positions, asked.forgotten) == ((77, 1), {0: (17, 4, 0)}, [])
-            assert await read(first) == [(10, 14), (15, 16)] and first.stable == 90
+            assert await read(first) == [(10, 16)] and first.stable == 90
             future.set_result(reply(fetched(1, log(20, 1))))
             asked, future = await source.asked.get()
             assert (asked.session, asked.positions) == ((77, 2), {1: (21, 4, 0)})
@@ -336,7 +337,7 @@ def test_only_so_much_is_taken_at_once() -> None:
             feed = fetcher.open(TOPIC, 0, 0)
             for at in range(0, 50, 10):
                 _, future = await source.asked.get()
-                future.set_result(reply(fetched(0, log(at, 5) + log(at + 5, 5))))
+                future.set_result(reply(fetched(0, log(at, 5, codec=LZ4) + log(at + 5, 5, codec=LZ4))))
             await source.asked.get()
             size = feed.size // 10
             held = fetcher.memory.used
@@ -405,6 +406,24 @@ def test_markers_and_aborted_records_are_left_out() -> None:
             future.set_result(reply(fetched(0, batches.marker(7, 9, commit=False) + batches.raw(b"", 0, 8, 12))))
             (span,) = await taken(feed)
             assert not span.batches and (span.start, span.end, span.size) == (7, 13, 0), "the position moves"
+
+    asyncio.run(run())
+
+
+def test_a_long_run_of_small_batches_is_merged_or_goes_by_records() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            first, second = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
+            plain = b"".join(log(at, 1) for at in range(2 * batch_reading.MANY))
+            for end in (batch_reading.MANY, 2 * batch_reading.MANY + 1):
+                packed = b"".join(log(each, 1, codec=LZ4) for each in range(second.position, end))
+                _, future = await source.asked.get()
+                future.set_result(reply(fetched(0, plain), fetched(1, packed)))
+                plain = b""
+            assert await read(first) == [(0, 2 * batch_reading.MANY - 1)]
+            assert len(await read(second)) == batch_reading.MANY
+            with pytest.raises(LeaveBatchPath, match=f"small_batches at offset {batch_reading.MANY}"):
+                await taken(second)
 
     asyncio.run(run())
 
