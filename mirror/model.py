@@ -11,6 +11,8 @@ from mirror import decode
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = get_args(Side)
 
+BATCH_BYTES = 1_048_588  # Kafka's default of max.message.bytes
+
 
 class Partition(NamedTuple):
     """A source topic partition."""
@@ -43,6 +45,7 @@ class Topic:
     remote_id: str = ""  # the id of the remote topic that has the copy; "" in the plans of older versions
     remote_lost: bool = False  # the target has no topic with this id any more: an operator has to decide
     compacted: bool = False  # compaction removes records of the remote topic, so nothing can be counted there
+    largest: int = BATCH_BYTES  # max.message.bytes of the remote topic, if it is known: the largest batch that it takes
 
 
 @dataclass(frozen=True, slots=True)

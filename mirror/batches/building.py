@@ -1,4 +1,4 @@
-"""Builds a small uncompressed batch of records of our own."""
+"""Builds uncompressed batches: of records of our own, and of encoded ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ from mirror import varints
 from mirror.batches.headers import CRC_FROM, FORMAT, HEADER
 from mirror.batches.records import Content, encode
 
-_HEADER = struct.Struct(">qiibIhiqqqhiI")
-_LENGTH_FROM = 12
+FIELDS = struct.Struct(">qiibIhiqqqhiI")  # of the whole header of a batch
+LENGTH_FROM = 12  # the length counts the bytes from here on
 _CHECKSUM_AT = 17
 
 
 def build(contents: Sequence[Content], timestamp: int) -> memoryview:
     """A batch of these records, at least one, all of the same time (ms). It can be changed, as stamping does."""
-    data = bytearray(HEADER)
-    for number, content in enumerate(contents):
-        body = b"\0\0" + varints.write(number) + encode(content)  # no attributes, no difference of the time
-        data += varints.write(len(body)) + body
-    count, length = len(contents), len(data) - _LENGTH_FROM
-    _HEADER.pack_into(data, 0, 0, length, -1, FORMAT, 0, 0, count - 1, timestamp, timestamp, -1, -1, -1, count)
+    bodies = [b"\0\0" + varints.write(at) + encode(each) for at, each in enumerate(contents)]  # no attributes, no delay
+    parts = [varints.write(len(body)) + body for body in bodies]
+    return memoryview(batch_of(parts, len(contents), (timestamp, timestamp)))
+
+
+def batch_of(
+    parts: Sequence[bytes], count: int, timestamps: tuple[int, int], first: int = 0, epoch: int = -1
+) -> bytearray:
+    """A batch around the encoded records that these bytes are, which belongs to no producer.
+
+    `timestamps` are the one that the records' own are relative to, and the largest.
+    """
+    data = bytearray().join((bytes(HEADER), *parts))
+    length = len(data) - LENGTH_FROM
+    FIELDS.pack_into(data, 0, first, length, epoch, FORMAT, 0, 0, count - 1, *timestamps, -1, -1, -1, count)
     struct.pack_into(">I", data, _CHECKSUM_AT, crc32c(memoryview(data)[CRC_FROM:]))
-    return memoryview(data)
+    return data

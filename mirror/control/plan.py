@@ -156,7 +156,7 @@ _TOPIC: Sequence[decode.Check[Any]] = [
     decode.partition_number,
     decode.partition_number,
 ]
-_TOPIC_ADDED_LATER: Sequence[decode.Check[Any]] = [decode.name, decode.flag, decode.flag]
+_TOPIC_ADDED_LATER: Sequence[decode.Check[Any]] = [decode.name, decode.flag, decode.flag, decode.integer()]
 _SLICE = decode.keyed(decode.topic_name, decode.listed(decode.partition_number))
 
 

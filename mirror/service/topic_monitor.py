@@ -17,7 +17,7 @@ from mirror.kafka.client_errors import is_lasting
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
 from mirror.logs import OnChange
-from mirror.model import Partition, Topic
+from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.naming import ReplicationPolicy, some_of
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
@@ -144,8 +144,8 @@ class TopicMonitor:
         """A topic whose remote topic is there."""
         remote = self._policy.remote_topic(name)
         remote_id = self.remote_ids.get(remote) or (known[name].remote_id if name in known else "")
-        compacted = remote in self.timestamps.compacted
-        return Topic(remote, topic_id, partitions, partitions, remote_id, compacted=compacted)
+        compacted, largest = remote in self.timestamps.compacted, self.timestamps.largest.get(remote, BATCH_BYTES)
+        return Topic(remote, topic_id, partitions, partitions, remote_id, compacted=compacted, largest=largest)
 
     def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
         """The mirrored topics as the last plan has them, by name: those whose remote topic it knows by its id."""

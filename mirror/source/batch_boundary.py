@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror.errors import Unavailable, WireError
-from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
+from mirror.source.batch_feed import Feed, Held, Largest, LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.batch_reading import read
 from mirror.source.broker_fetches import check_source
@@ -12,7 +12,7 @@ from mirror.wire.fetch import Limits, PartitionAnswer, TopicKey, Wanted, fetch
 PURPOSE = "look"
 
 
-async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: int, largest: int) -> int | None:
+async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: int, largest: Largest) -> int | None:
     """The first offset from `at` on at which a record batch begins, if the batches in one answer from there on all fit.
 
     None if they do not, or if the source does not answer now. Where nothing follows, the end is such an offset.
@@ -41,7 +41,7 @@ async def _obstacle(fetcher: BatchFetcher, feed: Feed) -> LeaveBatchPath | None:
         fetched = await _fetched(fetcher, feed, most)
         if not fetched.records:
             return None if fetched.stable == feed.position else LeaveBatchPath("no_answer", feed.position)
-        read(feed, fetched, Held(0, lambda _: None), most)
+        read(feed, fetched, Held(0, lambda _: None), fetcher.memory.bounds)
         while spans := feed.take(feed.size, 2**31):
             for span in spans:
                 feed.done(span)

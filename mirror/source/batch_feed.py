@@ -14,6 +14,8 @@ from mirror.batches.headers import RecordBatch
 from mirror.errors import WireError
 from mirror.wire.fetch import TopicKey
 
+Largest = Callable[[], int]  # bytes of a batch that the target takes, as far as is known now
+
 
 class LeaveBatchPath(Exception):
     """The partition has something that only the record path can handle, from the offset `at` on.
@@ -108,13 +110,13 @@ class Feed:
     """One partition: what is asked for next, and what was read and waits. It belongs to one event loop."""
 
     def __init__(
-        self, topic: TopicKey, partition: int, position: int, epoch: int, largest: int, on_room: Callable[[], None]
+        self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest, on_room: Callable[[], None]
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.position = position  # of what is asked for next
         self.epoch = epoch  # of the leader that appended the batch before it; -1: not known
-        self.largest = largest  # bytes of a batch that the target takes
+        self.largest = largest
         self.stable = -1  # the source's last stable offset, once it is known
         self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
         self.looked_at = -1  # its position when the fetcher last looked whether it moves

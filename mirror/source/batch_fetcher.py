@@ -7,7 +7,8 @@ import logging
 
 from mirror.backoff import Backoff
 from mirror.errors import Refused, Unavailable, WireError
-from mirror.source.batch_feed import Feed, LeaveBatchPath
+from mirror.model import BATCH_BYTES
+from mirror.source.batch_feed import Feed, Largest, LeaveBatchPath
 from mirror.source.broker_fetches import RETRY, BrokerFetches
 from mirror.source.fetch_memory import BOUNDS, FetchMemory, MemoryBounds
 from mirror.wire.cluster import Cluster
@@ -30,7 +31,9 @@ class BatchFetcher:
         self._looking: set[asyncio.Task[None]] = set()
         self._watching = asyncio.create_task(self._watch())
 
-    def open(self, topic: TopicKey, partition: int, position: int, epoch: int = -1, largest: int = 2**20) -> Feed:
+    def open(
+        self, topic: TopicKey, partition: int, position: int, epoch: int = -1, largest: Largest = lambda: BATCH_BYTES
+    ) -> Feed:
         """Begin to fetch a partition, at `position`. `epoch` is that of the record before it."""
         feed = Feed(topic, partition, position, epoch, largest, self.wake)
         self.place(feed)

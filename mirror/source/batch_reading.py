@@ -6,37 +6,43 @@ import logging
 
 from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
+from mirror.batches.merging import merged
 from mirror.errors import Malformed
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
+from mirror.source.fetch_memory import MemoryBounds
 from mirror.wire.fetch import PartitionAnswer
 
 log = logging.getLogger(__name__)
 
+MANY = 1000  # batches in an answer, after merging: so many requests take longer than their records one by one
 
-def read(feed: Feed, fetched: PartitionAnswer, held: Held, most: int) -> None:
+
+def read(feed: Feed, fetched: PartitionAnswer, held: Held, bounds: MemoryBounds) -> None:
     """Add the batches that fit to the feed, without markers and aborted records. It ends before one that does not.
 
-    A broker may send more than the `most` bytes that it was asked for. Only the first batch may be that large.
+    A broker may send more than the bytes that it was asked for. Only the first batch may be that large.
     """
+    fits, largest = list[RecordBatch](), min(feed.largest(), bounds.largest)
     try:
-        found = [batch for batch in walk(fetched.records, most) if batch.last >= feed.position]
+        records = merged(fetched.records, feed.position, bounds.partition_answer, largest)
+        found = [batch for batch in walk(records, bounds.partition_answer) if batch.last >= feed.position]
         if not found:
             raise Malformed("no batch has the position")
-        visible = list(committed(found, fetched.aborted))
+        visible = [batch for batch in committed(found, fetched.aborted) if batch.records or batch.is_old]
     except Malformed as error:
         log.warning("a batch can't be read: %s", error, extra={"topic": feed.topic.name})
         feed.end(LeaveBatchPath("unreadable", feed.position))
         return
-    fits: list[RecordBatch] = []
+    if len(visible) > MANY:
+        feed.end(LeaveBatchPath("small_batches", feed.position))
+        return
     for batch in visible:
-        why = misfit(batch, feed.position, feed.largest) if batch.records or batch.is_old else None
-        if why:
+        if why := misfit(batch, feed.position, largest):
             before = [each for each in found if each.last < batch.first]
             _add(feed, fits, before, held)
             feed.end(LeaveBatchPath(why, feed.position, batch.last + 1))
             return
-        if batch.records:
-            fits.append(batch)
+        fits.append(batch)
     _add(feed, fits, found, held)
 
 

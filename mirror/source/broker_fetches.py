@@ -203,7 +203,7 @@ class BrokerFetches:
         What comes after very many small batches is left out, too, and asked for again. The next request is for less.
         """
         memory, size, objects = self._fetcher.memory, 0, 0
-        scarce = memory.is_scarce
+        scarce = memory.is_scarce and len(answer.partitions) > 1
         with memory.hold(0 if scarce else answer.size) as whole:
             for number, (topic, fetched) in enumerate(answer.partitions, 1):
                 if number % AT_ONCE == 0:
@@ -235,7 +235,7 @@ class BrokerFetches:
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
-            read(feed, fetched, held, memory.bounds.partition_answer)
+            read(feed, fetched, held, memory.bounds)
         held.add((feed.batches - before) * memory.bounds.batch)
 
     def _follow(self, feed: Feed, node: int) -> None:

@@ -21,6 +21,7 @@ class MemoryBounds:
     partition: int = 8 * 2**20  # that waits, beyond which nothing more is asked for
     partition_answer: int = 2**20
     batch: int = 512  # what Python needs for one beside its own bytes: 440 were measured
+    largest: int = 32 * 2**20  # a larger batch goes by records; brokers take far more in one request (100 MiB)
 
 
 BOUNDS = MemoryBounds()

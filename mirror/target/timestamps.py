@@ -1,4 +1,4 @@
-"""Looks for remote topics that replace the timestamps of records, and for those that are compacted."""
+"""Looks for remote topics that replace the timestamps of records, for those that are compacted, and what they take."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 TYPE = "message.timestamp.type"
 REPLACED = "LogAppendTime"
 CLEANUP = "cleanup.policy"
+LARGEST = "max.message.bytes"
 KEEP = {TYPE: "CreateTime"}  # of a remote topic, whatever the brokers' default (log.message.timestamp.type) is
 AT_ONCE = 1_000  # topics that are asked for again at one look: 2.4 MB of answers, 0.2 s of this process
 REASON = f"its {TYPE} is {REPLACED}, so the target would replace every timestamp"
@@ -38,6 +39,7 @@ class TimestampCheck:
         self._logged, self._hidden = OnChange(), OnChange()
         self.refused: Sequence[str] = ()  # topics that replace timestamps, sorted; empty if the flow accepts that
         self.compacted: set[str] = set()  # topics, as last seen or created
+        self.largest: dict[str, int] = {}  # by topic, bytes of the largest batch that it takes, if that is known
 
     def reconfigure(self, flow: Flow) -> None:
         """Follow other settings. If they accept other topics, the next look asks for all of them."""
@@ -67,9 +69,11 @@ class TimestampCheck:
         self._refuse(sorted(found))
 
     def note(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Remember which topics are compacted, by their configurations."""
+        """Remember which topics are compacted, and how large their batches may be, by their configurations."""
         self.compacted -= configs.keys()
         self.compacted |= {name for name, config in configs.items() if "compact" in config.get(CLEANUP, "")}
+        others = {name: size for name, size in self.largest.items() if name not in configs}
+        self.largest = others | {name: int(config[LARGEST]) for name, config in configs.items() if LARGEST in config}
 
     def _log_hidden(self, hidden: Refusals) -> None:
         is_denied = any(e.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for e in hidden.values())

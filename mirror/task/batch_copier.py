@@ -7,13 +7,14 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 from mirror.clock import Clock
 from mirror.control.decisions import doubt
 from mirror.control.reports import Counters
 from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unanswered, Unsupported, WireError
-from mirror.model import Partition, Position, Topic
+from mirror.model import BATCH_BYTES, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
@@ -71,11 +72,10 @@ class BatchServices:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """From where to where one partition is copied, and the largest batch (bytes) that the target takes."""
+    """From where to where one partition is copied."""
 
     partition: Partition
     topic: Topic
-    largest: int
 
 
 class BatchCopier:
@@ -131,7 +131,8 @@ class BatchCopier:
             topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
             if self._against:
                 raise self._left(self._against)
-            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, self._route.largest)
+            largest = partial(self._services.plan.largest, partition.topic)
+            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, largest)
             self.feed, self._idle = feed, False
             try:
                 while True:
@@ -274,8 +275,12 @@ class BatchCopier:
         try:
             written = await session.copy(batches, known.next(last.end, last.epoch))
         except (PartitionError, WireError) as error:
-            smallest = self._size.failed(len(batches), self._services.clock.monotonic() - begun)
-            if smallest and isinstance(error.__cause__, TimeoutError | Unanswered):
+            smallest = self._size.limit == 1
+            slow = self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+            # Perhaps the request is larger than what brokers read, or too large for the link: records can be divided.
+            if (slow or error.away) and max(len(each.data) for each in batches) > BATCH_BYTES:
+                raise self._left("too_large") from error
+            if slow and smallest and isinstance(error.__cause__, TimeoutError | Unanswered):
                 raise self._left(TOO_SLOW) from error
             raise
         self._careful = False

@@ -20,15 +20,11 @@ class BatchSize:
         self._too_long = min(timeout / 2, request_timeout)
 
     def failed(self, records: int, seconds: float) -> bool:
-        """Note that a transaction of so many records was not committed. It took `seconds`.
-
-        True if that was too long, though it may have had only one record: it can't get smaller.
-        """
-        if seconds <= self._too_long:
-            return False
-        smallest = self.limit == 1
-        self.limit = max(1, min(self.limit, records) // 2)
-        return smallest
+        """Note that a transaction of so many records was not committed. True if `seconds` were too long."""
+        slow = seconds > self._too_long
+        if slow:
+            self.limit = max(1, min(self.limit, records) // 2)
+        return slow
 
     def committed(self, records: int, seconds: float) -> None:
         """Note that a transaction was committed. If it was full and not slow, the next one may have more records."""

@@ -29,7 +29,7 @@ from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
 from mirror.task.known_positions import StartPoint
 from mirror.task.path_memory import PathMemory
-from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier
+from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG
 from mirror.wire.fetch import TopicKey
@@ -194,10 +194,10 @@ class DataPaths:
         if at < 0:
             return
         known.memory.wait()
-        key = TopicKey(here.topic, id_of(copier.topic.topic_id))
+        key, plan = TopicKey(here.topic, id_of(copier.topic.topic_id)), self._services.plan
 
         async def look() -> bool:
-            found = await boundary(loop.fetcher, key, here.partition, at, LARGEST)
+            found = await boundary(loop.fetcher, key, here.partition, at, lambda: plan.largest(here.topic))
             if found is not None:
                 copier.post(EndAt(found))
             return found is not None

@@ -25,6 +25,9 @@ class PlanView(Protocol):
     def clusters(self) -> tuple[str, ...]:
         """The ids of source and target, of the newest plan that has them; empty if none had."""
 
+    def largest(self, topic: str) -> int:
+        """Bytes of the largest batch that the copy of a source topic takes."""
+
     def decision(self, partition: Partition) -> Decision | None:
         """The last decision about an incident of the partition; None if there is none."""
 

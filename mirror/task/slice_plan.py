@@ -11,7 +11,7 @@ from mirror.control.plan import RENEW_INTERVAL, Plan
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Share, shares, throttles
 from mirror.errors import MirrorError
-from mirror.model import Partition, Topic
+from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.settings import Flow
 
 
@@ -96,6 +96,11 @@ class SlicePlan:
         """Seconds between two commits of a position that stays the same."""
         plan = self._control.plan
         return plan.renew_interval if plan else RENEW_INTERVAL
+
+    def largest(self, topic: str) -> int:
+        """Bytes of the largest batch that the copy of a source topic takes. Any thread may ask."""
+        plan = self._control.plan
+        return plan.topics[topic].largest if plan and topic in plan.topics else BATCH_BYTES
 
     def is_paused(self, partition: Partition) -> bool:
         """True if a person has ordered not to copy the partition now."""

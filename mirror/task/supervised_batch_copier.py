@@ -26,7 +26,6 @@ from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
-LARGEST = 1_048_588  # bytes of a batch, Kafka's default of max.message.bytes; larger ones go by the record path
 DEFECT = "defect"  # why it leaves the batch path, if the batch path has a bug
 
 Call = Callable[[Callable[[], object]], object]
@@ -55,7 +54,7 @@ class SupervisedBatchCopier:
         self._services = services
         self._call = call
         self._books = Books(known, Counters(), Turns(services.clock))
-        self._copier = BatchCopier(services, Route(partition, topic, LARGEST), self._books, self._copying)
+        self._copier = BatchCopier(services, Route(partition, topic), self._books, self._copying)
         self._state = State.STARTING
         self._reason = ""
         self._backoff = Backoff()

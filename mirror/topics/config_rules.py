@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mirror.kafka.topic_configs import Config
+from mirror.model import BATCH_BYTES
 from mirror.naming import matcher
 from mirror.settings import Flow
 
@@ -28,10 +29,8 @@ EXCLUDED_CONFIGS = frozenset(
 )
 EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 
+# A limit below Kafka's default is not copied: it limits a batch, and mirror's batches can be larger than the source's.
 MAX_BYTES = "max.message.bytes"
-# Kafka's default of max.message.bytes. A smaller limit is not copied: it limits a batch, and mirror's batches can be
-# larger than the source's.
-BATCH_BYTES = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)

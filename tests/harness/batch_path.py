@@ -14,7 +14,7 @@ from mirror.clock import Clock
 from mirror.config.load import load
 from mirror.control.reports import Counters
 from mirror.errors import MirrorError
-from mirror.model import Partition, Topic
+from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.settings import Flow
 from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
@@ -40,7 +40,7 @@ class BatchPath:
     topic: str
     remote: str
     partitions: int = 1
-    largest: int = 2**20
+    largest: int = BATCH_BYTES
     memory: MemoryBounds = field(default_factory=MemoryBounds)
     left: dict[int, LeaveBatchPath] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ class BatchPath:
         source, target = (Cluster(access(each.properties)) for each in (self.flow.source, self.flow.target))
         fetcher, clock = BatchFetcher(source, self.memory), Clock()
         ids = topics.topic_id(self.source, self.topic), topics.topic_id(self.target, self.remote)
-        plan = ConstantPlan(self.flow)
+        plan = ConstantPlan(self.flow, batch_bytes=self.largest)
         topic = Topic(self.remote, ids[0], self.partitions, self.partitions, ids[1])
         services = BatchServices(plan, fetcher, target, Tokens(), RateLimits(clock), clock, Ownership(plan))
         tasks = [asyncio.create_task(self._keep_on(services, topic, each)) for each in range(self.partitions)]
@@ -110,7 +110,7 @@ class BatchPath:
         partition, clock = Partition(self.topic, number), services.clock
         known = KnownPositions(StartPoint(0, unread=True), topic, True, services.plan.renew_interval, clock)
         books = self.books.setdefault(number, Books(known, Counters(), Turns(clock)))
-        copier = BatchCopier(services, Route(partition, topic, self.largest), books)
+        copier = BatchCopier(services, Route(partition, topic), books)
         while True:
             try:
                 await copier.run()

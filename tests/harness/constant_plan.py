@@ -6,7 +6,7 @@ from collections.abc import Collection, Set
 from dataclasses import dataclass
 
 from mirror.control.decisions import Decision
-from mirror.model import Partition
+from mirror.model import BATCH_BYTES, Partition
 from mirror.settings import Flow
 
 
@@ -17,6 +17,10 @@ class ConstantPlan:
     flow: Flow
     renew_interval: float = 3600.0
     clusters: tuple[str, ...] = ()
+    batch_bytes: int = BATCH_BYTES
+
+    def largest(self, topic: str) -> int:
+        return self.batch_bytes
 
     def decision(self, partition: Partition) -> Decision | None:
         return None

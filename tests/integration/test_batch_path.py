@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from confluent_kafka import IsolationLevel
 
-from mirror.demo.kafka_jars import TOOLS, classpath
+from mirror.demo.brokers import LocalCluster
 from mirror.source.fetch_memory import MemoryBounds
-from mirror.spark.java import java
 from mirror.target.offset_map import decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync
 from mirror.task import batch_copier
@@ -21,6 +20,7 @@ from tests.harness import load, oracle, topics
 from tests.harness.batch_path import BatchPath, between
 from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
+from tests.harness.written import batches_of, java_produces
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_path]
 
@@ -28,15 +28,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.one_path]
 @pytest.fixture
 def batches(pair: Pair, tmp_path: Path) -> BatchPath:
     return between(pair, tmp_path)
-
-
-def java_produces(bootstrap: str, topic: str, codec: str, count: int) -> None:
-    """Java's client writes what it reads as lines."""
-    lines = "".join(f"k{number}\tv{number}{'.' * (number % 50)}\n" for number in range(count))
-    command = [java(), "-cp", f"{classpath()}:{classpath(TOOLS)}", "org.apache.kafka.tools.ConsoleProducer"]
-    command += ["--bootstrap-server", bootstrap, "--topic", topic, "--reader-property", "parse.key=true"]
-    command += ["--compression-codec", codec, "--batch-size", "2000"]
-    subprocess.run(command, input=lines, text=True, check=True, capture_output=True, timeout=120)
 
 
 def assert_copied(batches: BatchPath) -> None:
@@ -61,10 +52,61 @@ def test_batches_of_every_codec_and_client(batches: BatchPath) -> None:
         records = [mixed(number) for number in range(2_000)]
         load.produce(batches.source, batches.topic, records, compression_type=codec, batch_size=5_000)
         if codec in ("snappy", "lz4"):  # for which Java's client has framings of its own
-            java_produces(batches.source, batches.topic, codec, 500)
+            java_produces(batches.source, batches.topic, 500, codec)
     batches.copy_all()
     assert not batches.left and not batches.failures
     assert_copied(batches)
+
+
+def test_small_batches_of_both_clients_are_merged(batches: BatchPath) -> None:
+    """Also beside transactions and compressed batches, which are not. Syncs and the map name the right offsets."""
+    for round_ in range(3):
+        records = [mixed(number) for number in range(400)]
+        load.produce(batches.source, batches.topic, records, batch_num_messages=1 + 4 * (round_ % 2))
+        java_produces(batches.source, batches.topic, 100, size=1)
+        load.produce(batches.source, batches.topic, records[:20], batch_num_messages=1, compression_type="lz4")
+        with Load(batches.source, {batches.topic: 1}, transaction=5, abort_every=3) as running:
+            running.wait_for(60)
+    source = batches_of(batches.source, batches.topic)
+    assert sum(each.records == 1 and not each.attributes for each in source) > 1000
+    batches.copy_all()
+    assert not batches.left and not batches.failures
+    assert_copied(batches)
+    small = [each for each in batches_of(batches.target, batches.remote) if each.records <= 5]
+    assert len(small) < len(source) - 1000
+
+
+def test_large_batches_are_copied_whole(pair: Pair, tmp_path: Path) -> None:
+    """Up to what the remote topic takes. If its limit falls meanwhile, the record path gets what it refuses."""
+    batches = between(pair, tmp_path)
+    batches.largest = 8 * 2**20
+    for topic, where in ((batches.topic, batches.source), (batches.remote, batches.target)):
+        topics.configure(where, topic, max_message_bytes=batches.largest)
+    large = [Made(b"%d" % size, b"x" * size) for size in (2**20, 5 * 2**20, 10, 2 * 2**20, 7 * 2**20)]
+    load.produce(batches.source, batches.topic, large, message_max_bytes=2**23, linger_ms=0)
+    batches.copy_all()
+    assert not batches.left and not batches.failures
+    assert_copied(batches)
+    assert max(len(each.data) for each in batches_of(batches.target, batches.remote)) > 7 * 2**20
+    topics.configure(batches.target, batches.remote, max_message_bytes=2**20)
+    load.produce(batches.source, batches.topic, large[1:2], message_max_bytes=2**23)
+    batches.run(lambda: bool(batches.left))
+    assert (batches.left[0].reason, batches.left[0].at) == ("target_refuses", len(large))
+
+
+def test_a_request_that_brokers_do_not_read_is_made_of_single_records(pair: Pair, tmp_path: Path) -> None:
+    """The remote topic would take the batch, but a broker closes the connection when so large a request comes."""
+    with LocalCluster("target", tmp_path, properties={"socket.request.max.bytes": 2**21}) as target:
+        batches = between(replace(pair, target=target.bootstrap), tmp_path)
+        batches.largest = 8 * 2**20
+        for topic, where in ((batches.topic, batches.source), (batches.remote, batches.target)):
+            topics.configure(where, topic, max_message_bytes=batches.largest)
+        load.produce(batches.source, batches.topic, [Made(b"small", b"x")])
+        batches.copy_all()
+        load.produce(batches.source, batches.topic, [Made(b"large", b"x" * 3 * 2**20)], message_max_bytes=2**23)
+        batches.run(lambda: bool(batches.left))
+        assert (batches.left[0].reason, batches.left[0].at) == ("too_large", 1)
+        assert oracle.count(oracle.read(batches.target, batches.remote)) == 1
 
 
 def test_nothing_of_aborted_transactions_arrives(batches: BatchPath) -> None:

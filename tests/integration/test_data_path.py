@@ -111,3 +111,15 @@ def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pai
             running.stop()
         pair.await_same(topic)
         pair.assert_settled(topic)
+
+
+def test_a_batch_may_be_as_large_as_the_remote_topic_takes(pair: Pair, tmp_path: Path) -> None:
+    """The remote topic is created with the source topic's limit, and the plan says it to the task."""
+    topic = pair.topic("t", max_message_bytes=2**22)
+    with pair.service(tmp_path, AUTO) as service:
+        await_path(service, topic, "batches")
+        pair.produce(topic, Made(b"large", b"x" * 3 * 2**20), message_max_bytes=2**23)
+        pair.produce(topic, Made(b"small", b"x"))
+        pair.await_same(topic)
+        assert partition(service, topic)["path"] == "batches" and not service.find(MOVES["records"], topic=topic)
+        assert not service.noise, service.tail()

@@ -46,7 +46,7 @@ PLAN = Plan(
     service_id=LEADER,
     generation=7,
     topics={
-        "orders": Topic("all.orders", HERE, 3, 2, THERE, True, True),
+        "orders": Topic("all.orders", HERE, 3, 2, THERE, True, True, 10_485_760),
         "events": Topic("primary.events", HERE, 1, 0),
     },
     slices=(

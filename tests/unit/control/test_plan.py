@@ -19,7 +19,12 @@ from mirror.settings import TopicSettings
 
 names = st.text("abcdefgh._-", min_size=1, max_size=8).filter(lambda name: name not in (".", ".."))
 partitions = st.builds(Partition, names, st.integers(0, 20))
-topics = st.dictionaries(names, st.builds(Topic, names, names, st.integers(1, 50), st.integers(0, 50)), max_size=5)
+counts = st.integers(1, 50), st.integers(0, 50)
+topics = st.dictionaries(
+    names,
+    st.builds(Topic, names, names, *counts, compacted=st.booleans(), largest=st.integers(0, 2**31 - 1)),
+    max_size=5,
+)
 slices = st.lists(st.frozensets(partitions, max_size=6), max_size=4).map(tuple)
 ids = st.lists(names, max_size=3).map(tuple)
 origins = st.dictionaries(names, ids, max_size=3)

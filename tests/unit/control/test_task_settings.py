@@ -14,7 +14,7 @@ from mirror.control.plan import Lineage, Plan, next_plan
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import OF_FLOW, Load, Share
 from mirror.decode import DecodeError
-from mirror.model import Partition, Topic
+from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.settings import TopicSettings
 from mirror.task.slice_plan import SlicePlan
 from mirror.task.task_services import TaskServices
@@ -162,6 +162,14 @@ def test_a_task_has_its_share_of_the_throttle_of_the_newest_plan() -> None:
     assert follow(TaskSettings.of(changed, "info"), mine | theirs, frozenset()) == {"a": Share(5_000, 5_000.0)}
     assert follow(TaskSettings.of(STARTED, "info"), mine | theirs) == {"a": Share(5_000, 5_000.0)}, "not a plan for it"
     assert follow(TaskSettings.of(STARTED, "info"), mine, theirs) == {}
+
+
+def test_a_task_learns_from_the_newest_plan_how_large_batches_may_be() -> None:
+    control: Any = SimpleNamespace(plan=None)
+    task = SlicePlan(STARTED, control, "us", 0, 1, "task")
+    assert task.largest("a") == BATCH_BYTES
+    control.plan = Plan("us", 7, {"a": Topic("r", "id", 2, 0, largest=5_000_000)}, ())
+    assert (task.largest("a"), task.largest("gone")) == (5_000_000, BATCH_BYTES)
 
 
 def test_code_that_tasks_run_is_never_taken_from_a_plan() -> None:

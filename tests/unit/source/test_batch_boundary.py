@@ -14,7 +14,9 @@ from mirror.source.fetch_memory import MemoryBounds
 from mirror.wire.error_codes import CODES
 from tests.unit.source.test_batch_fetcher import TOPIC, fetched, fetching, log, reply
 
-LARGEST = 10_000
+
+def largest() -> int:
+    return 10_000
 
 
 async def found(records: Callable[[int], bytes], at: int) -> int | None:
@@ -29,7 +31,7 @@ async def found(records: Callable[[int], bytes], at: int) -> int | None:
 
         answering = asyncio.create_task(answer())
         try:
-            return await boundary(fetcher, TOPIC, 0, at, LARGEST)
+            return await boundary(fetcher, TOPIC, 0, at, largest)
         finally:
             answering.cancel()
 
@@ -68,7 +70,7 @@ def test_it_does_not_wait_while_other_partitions_have_nothing() -> None:
         async with fetching() as (fetcher, source):
             fetcher.open(TOPIC, 1, 0)
             idle, _ = await source.asked.get()
-            looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 7, LARGEST))
+            looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 7, largest))
             for begin in (7, 10):
                 asked, future = await source.asked.get()
                 assert (asked.positions, asked.wait, asked.session) == ({0: (begin, 4, -1)}, 0, (0, -1))
@@ -83,12 +85,12 @@ def test_it_does_not_wait_while_other_partitions_have_nothing() -> None:
 def test_a_source_that_does_not_answer(error: str) -> None:
     async def run() -> None:
         async with fetching() as (fetcher, source):
-            looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 5, LARGEST))
+            looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 5, largest))
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, error=CODES[error])))
             assert await looking is None and source.forgotten == [0]
             source.unknown = Refused("not allowed", 29)
-            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None
+            assert await boundary(fetcher, TOPIC, 0, 5, largest) is None
             assert source.asked.empty()
 
     asyncio.run(run())
@@ -97,6 +99,6 @@ def test_a_source_that_does_not_answer(error: str) -> None:
 def test_what_the_fetcher_has_no_room_for_is_looked_at_later() -> None:
     async def run() -> None:
         async with fetching(MemoryBounds(total=2**20 - 1)) as (fetcher, source):
-            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None and source.asked.empty()
+            assert await boundary(fetcher, TOPIC, 0, 5, largest) is None and source.asked.empty()
 
     asyncio.run(run())

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from mirror.batches.codecs import LZ4
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
 from mirror.errors import Malformed, Refused, Unavailable, WireError
@@ -189,7 +190,7 @@ def test_a_session_asks_only_for_what_has_changed() -> None:
             future.set_result(reply(fetched(0, log(10, 5) + log(15, 2)), fetched(1)))
             asked, future = await source.asked.get()
             assert (asked.session, asked.positions, asked.forgotten) == ((77, 1), {0: (17, 4, 0)}, [])
-            assert await read(first) == [(10, 14), (15, 16)] and first.stable == 90
+            assert await read(first) == [(10, 16)] and first.stable == 90
             future.set_result(reply(fetched(1, log(20, 1))))
             asked, future = await source.asked.get()
             assert (asked.session, asked.positions) == ((77, 2), {1: (21, 4, 0)})
@@ -343,7 +344,7 @@ def test_only_so_much_is_taken_at_once() -> None:
             feed = fetcher.open(TOPIC, 0, 0)
             for at in range(0, 50, 10):
                 _, future = await source.asked.get()
-                future.set_result(reply(fetched(0, log(at, 5) + log(at + 5, 5))))
+                future.set_result(reply(fetched(0, log(at, 5, codec=LZ4) + log(at + 5, 5, codec=LZ4))))
             await source.asked.get()
             size = feed.size // 10
             held = fetcher.memory.used
@@ -467,6 +468,48 @@ def test_markers_and_aborted_records_are_left_out() -> None:
     asyncio.run(run())
 
 
+def test_a_long_run_of_small_batches_is_merged_or_goes_by_records() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            first, second = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
+            plain = b"".join(log(at, 1) for at in range(2 * batch_reading.MANY))
+            for end in (batch_reading.MANY, 2 * batch_reading.MANY + 1):
+                packed = b"".join(log(each, 1, codec=LZ4) for each in range(second.position, end))
+                _, future = await source.asked.get()
+                future.set_result(reply(fetched(0, plain), fetched(1, packed)))
+                plain = b""
+            assert await read(first) == [(0, 2 * batch_reading.MANY - 1)]
+            assert len(await read(second)) == batch_reading.MANY
+            with pytest.raises(LeaveBatchPath, match=f"small_batches at offset {batch_reading.MANY}"):
+                await taken(second)
+
+    asyncio.run(run())
+
+
+def test_how_large_a_batch_may_be_is_asked_when_it_comes() -> None:
+    """The target's limit may change, and memory has a limit, whatever the target takes."""
+
+    async def run() -> None:
+        large, limit = log(0, 1, 3000), 10_000
+        async with fetching(MemoryBounds(largest=len(large))) as (fetcher, source):
+            first, second = (
+                fetcher.open(TOPIC, 0, 0, largest=lambda: limit),
+                fetcher.open(TOPIC, 1, 0, largest=lambda: limit),
+            )
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, large), fetched(1, log(0, 1, 3001))))
+            assert await read(first) == [(0, 0)]
+            with pytest.raises(LeaveBatchPath, match="too_large at offset 0"):
+                await taken(second)
+            limit = len(large) - 1
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(1, 1, 3000))))
+            with pytest.raises(LeaveBatchPath, match="too_large at offset 1"):
+                await taken(first)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("partition", "reason", "at"),
     [
@@ -490,7 +533,7 @@ def test_what_leaves_the_batch_path(partition: tuple[bytes, PartitionAnswer], re
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
-            feed = fetcher.open(TOPIC, 0, 5, largest=1000)
+            feed = fetcher.open(TOPIC, 0, 5, largest=lambda: 1000)
             _, future = await source.asked.get()
             future.set_result(reply(partition))
             if at > 5:

@@ -19,7 +19,7 @@ def feeds(*sizes: int) -> dict[int, Feed]:
     """Feeds with so many bytes that wait."""
     found = {}
     for number, size in enumerate(sizes):
-        found[number] = Feed(TopicKey("t", b"t" * 16), number, 0, -1, 1000, nothing)
+        found[number] = Feed(TopicKey("t", b"t" * 16), number, 0, -1, lambda: 1000, nothing)
         found[number].size = size
     return found
 

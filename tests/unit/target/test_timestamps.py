@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mirror.target.timestamps import due
+from typing import Any
+
+from mirror.target.timestamps import LARGEST, TimestampCheck, due
 
 
 def test_all_are_asked_for_at_first_however_many() -> None:
@@ -26,3 +28,12 @@ def test_what_was_refused_or_is_new_is_asked_for_each_time() -> None:
 
 def test_what_is_gone_is_not_asked_for() -> None:
     assert due({"a"}, ["gone", "a"]) == ["a"]
+
+
+def test_the_largest_batch_is_what_was_said_last() -> None:
+    """A topic that is created anew without a limit of its own has the brokers' one, which the next look brings."""
+    unused: Any = None
+    check = TimestampCheck(unused, unused)
+    check.note({"a": {LARGEST: "5"}, "b": {LARGEST: "7"}, "c": {}})
+    check.note({"a": {}, "b": {LARGEST: "8"}})
+    assert check.largest == {"b": 8}

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror.batches.headers import RecordBatch
+from mirror.batches.headers import RecordBatch, walk
 from mirror.batches.records import Content, encode
 from mirror.clock import Clock
 from mirror.control.reports import Counters
 from mirror.control.throttle_shares import OF_FLOW, Share
 from mirror.errors import Interleaved, OutcomeUnknown, PartitionError, Unanswered, Unavailable, Unsupported, WireError
-from mirror.model import MapEnd, Partition, Position, Topic
+from mirror.model import BATCH_BYTES, MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
+from mirror.source.batch_feed import Feed, Held, Largest, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target import batch_take_over, batch_transaction, coordination
 from mirror.target.loading import Tokens
@@ -35,6 +35,7 @@ from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import TopicKey
 from mirror.wire.offsets import Offset
 from mirror.wire.requests import Request
+from tests.harness import batches
 from tests.harness.batch_target import REMOTE_ID, Connected, Fault, Lost, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
@@ -60,7 +61,7 @@ class Source:
         for feed in self.feeds:
             self._give(feed, len(self.answers) - 1)
 
-    def open(self, topic: TopicKey, partition: int, position: int, epoch: int = -1, largest: int = 2**20) -> Feed:
+    def open(self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest) -> Feed:
         feed = Feed(topic, partition, position, epoch, largest, lambda: None)
         self.feeds.append(feed)
         for number in range(len(self.answers)):
@@ -100,7 +101,7 @@ class World:
         fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
         plan = ConstantPlan(self.of)
         services = BatchServices(plan, fetcher, target, Tokens(), self.limits, Clock(), Ownership(plan))
-        self.copier = BatchCopier(services, Route(PARTITION, self.topic, 2**20), self.books)
+        self.copier = BatchCopier(services, Route(PARTITION, self.topic), self.books)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Run the copier until it is so, once."""
@@ -401,7 +402,7 @@ def test_who_is_let_go_does_not_wait_for_the_take_overs_of_others(when: str) -> 
         places = asyncio.Semaphore(1)
         await places.acquire()
         services = replace(world.copier._services, taking_over=places)
-        copier = BatchCopier(services, Route(PARTITION, TOPIC, 2**20), world.books)
+        copier = BatchCopier(services, Route(PARTITION, TOPIC), world.books)
         if when == "before":
             copier.let_go()
         running = asyncio.create_task(copier.run())
@@ -432,6 +433,25 @@ def test_what_the_target_does_not_take(fault: Fault, reason: str) -> None:
         with pytest.raises(LeaveBatchPath, match=f"{reason} at offset 5"):
             await world.until(lambda: False)
         assert world.target.requests[5].kind == "Produce" and world.source.size_held == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("fault", [Unanswered("closed"), Lost(Unavailable("timed out"))])
+def test_a_large_batch_that_is_not_answered_goes_by_records(fault: Fault) -> None:
+    """A broker closes the connection if a request is too large. If a small batch is not answered, it is tried again."""
+
+    async def run() -> None:
+        for size, stays in ((BATCH_BYTES - 200, True), (BATCH_BYTES, False)):
+            world = World()
+            record = 5, 1000, Content(None, b"v" * size, ())
+            world.source.add(6, lambda record=record: walk(memoryview(bytearray(batches.batch([record])))))  # type: ignore[misc]
+            world.target.faults = {5: fault}
+            with pytest.raises(
+                OutcomeUnknown if stays else LeaveBatchPath, match=None if stays else "too_large at offset 5"
+            ):
+                await world.until(lambda: False)
+            assert world.target.requests[5].kind == "Produce" and world.source.size_held == 0
 
     asyncio.run(run())
 

@@ -19,7 +19,7 @@ from mirror.clock import Clock
 from mirror.control.partition_state import State
 from mirror.control.throttle_shares import OF_FLOW, Share
 from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced
-from mirror.model import MapEnd, Partition, Position, Topic
+from mirror.model import BATCH_BYTES, MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.position_reader import from_committed
@@ -98,6 +98,9 @@ class World(Clock):
 
     def still_ours(self, partitions: list[Partition]) -> list[Partition]:
         return partitions if self.ours else []
+
+    def largest(self, _: str) -> int:
+        return BATCH_BYTES
 
     def await_no_open_transaction(self, *_: object) -> int:
         self.called("settled")

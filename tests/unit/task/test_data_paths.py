@@ -15,9 +15,9 @@ from mirror.control.reports import BATCHES, RECORDS
 from mirror.errors import MirrorError, TaskHung, Unavailable
 from mirror.kafka import credentials
 from mirror.kafka.throttling import Throttles
-from mirror.model import Partition, Topic
+from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.settings import Cluster, Flow
-from mirror.source.batch_feed import LeaveBatchPath
+from mirror.source.batch_feed import Largest, LeaveBatchPath
 from mirror.source.fetch_moves import StartFetching, StopFetching
 from mirror.target import coordination
 from mirror.target.loading import Tokens
@@ -236,8 +236,9 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
     found: list[int | None] = [None, 12]
     asked: list[int] = []
 
-    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: int) -> int | None:
+    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: Largest) -> int | None:
         asked.append(at)
+        assert largest() == BATCH_BYTES
         return found.pop(0)
 
     monkeypatch.setattr(data_paths, "boundary", boundary)
