@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from mirror.commands.adopt.command import sync_places
 from mirror.commands.check.permissions import COPY, CREATE, READ_SOURCE, TRANSACTIONS, Kind, Need, asked
+from mirror.groups.selected import selected
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.settings import Flow
-from mirror.topics.selected import selected
 
 
 class Purpose(StrEnum):
