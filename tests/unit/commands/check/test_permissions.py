@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 from mirror.commands.check.beside_checks import beside_checks, finding
 from mirror.commands.check.inspection import Description
 from mirror.commands.check.permissions import CONTROL_TOPICS, Kind, Need, beside, commands, needs, script, words
+from mirror.commands.check.purposes import adopting, handing_back, operating
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
+from tests.harness.certificates import self_signed
 from tests.unit.test_naming import flow
 
 REMOTES = {"orders": "primary.orders", "clicks": "primary.clicks"}
@@ -109,6 +113,54 @@ def test_each_topic_with_the_beginning_has_to_be_allowed(topics: dict[str, set[s
     )
     found = finding(need, cluster, Description("id", (), (), frozenset()))
     assert (found.outcome, found.said.startswith(said)) == (outcome, True) and "Create" not in found.said
+
+
+def test_control_topics_of_other_flows_are_read_but_not_needed() -> None:
+    """mirror finds cycles there that other configurations make."""
+    (need,) = (n for n in needs(settings(False), REMOTES, []) if n.names == (CONTROL_TOPICS,))
+    assert (need.cluster.alias, words(need.operations)) == ("primary", "Describe, Read")
+    assert need.prefixed and not need.required
+
+
+def test_a_certificate_names_the_user(tmp_path: Path) -> None:
+    shown = str(self_signed(tmp_path, "mirror").certificate)
+    login = {"bootstrap.servers": "b:9092", "security.protocol": "SSL", "ssl.certificate.location": shown}
+    need = Need(Cluster("backup", login, {}, {}), Kind.CLUSTER, (), frozenset({"READ"}), "why")
+    (command,) = commands(need)
+    assert "--allow-principal User:CN=mirror --operation" in command
+
+
+def test_a_person_needs_no_more_than_the_topics_of_orders_and_reports() -> None:
+    one = settings(True)
+    assert {(n.cluster.alias, str(n.kind), n.names, words(n.operations)) for n in operating(one, ("orders",))} == {
+        ("backup", "topic", (one.control_topic, one.status_topic), "Describe, Read"),
+        ("backup", "topic", one.own_topics, "Describe"),
+        ("backup", "topic", (one.control_topic,), "Write"),
+        ("primary", "topic", ("orders",), "Describe"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("of", "more"),
+    [
+        (
+            adopting,
+            {
+                ("backup", "topic", "mm2-offsets.primary.internal", "Describe, Read"),
+                ("primary", "topic", "mm2-offset-syncs.backup.internal", "Describe, Read"),
+            },
+        ),
+        (handing_back, {("backup", "topic", "mm2-offsets.primary.internal", "Create, Describe, Read, Write")}),
+    ],
+)
+def test_commands_for_mirrormaker_end_its_tasks(
+    of: Callable[[Flow], Iterator[Need]], more: set[tuple[str, str, str, str]]
+) -> None:
+    asked = {(n.cluster.alias, str(n.kind), ",".join(n.names), words(n.operations)) for n in of(settings(True))}
+    assert asked == more | {
+        ("backup", "group", "primary-mm2", "Describe"),
+        ("backup", "transactional-id", "primary-mm2-", "Describe, Write"),
+    }
 
 
 READ_AND_WRITE = "Create, Describe, Read, Write"
