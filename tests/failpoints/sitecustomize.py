@@ -6,7 +6,8 @@ count and a signal, such as `3 SIGKILL`; or HANG: the thread then never returns,
 time-out; or RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
 `<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are.
 MIRROR_RENEW_INTERVAL (seconds) replaces what the target tells, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as
-mirror sees it.
+mirror sees it, MIRROR_STAY (seconds) is how long a partition stays on the record path at least, and half of how long it
+stays there at most.
 """
 
 from __future__ import annotations
@@ -62,6 +63,19 @@ def _around(function: Callable[..., Any], before: str | None, after: str | None)
     return wrapped
 
 
+def _around_async(function: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
+    @wraps(function)
+    async def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if before:
+            reached(before)
+        answer = await function(*args, **kwargs)
+        if after:
+            reached(after)
+        return answer
+
+    return wrapped
+
+
 def _patch_producer(module: ModuleType) -> None:
     producer = module.TransactionalProducer
     producer.fence = _around(producer.fence, "before-fence", "after-fence")
@@ -80,6 +94,23 @@ def _patch_session(module: ModuleType) -> None:
         return answer
 
     module.TransactionSession._produce = _around(delivered, "before-produce", "after-produce")
+
+
+def _patch_batch_transaction(module: ModuleType) -> None:
+    transaction: Any = module.BatchTransaction
+    transaction._begin = _around_async(transaction._begin, "before-produce", "after-produce")
+    transaction.commit_position = _around_async(transaction.commit_position, None, "after-offsets")
+
+
+def _patch_batch_session(module: ModuleType) -> None:
+    session: Any = module.BatchSession
+    session._run = _around_async(session._run, None, "after-commit")
+
+
+def _patch_path_memory(module: ModuleType) -> None:
+    stay = os.environ.get("MIRROR_STAY")
+    if stay is not None:
+        module.FIRST_STAY, module.LONGEST_STAY = float(stay), 2 * float(stay)  # type: ignore[attr-defined]
 
 
 def _patch_copier(module: ModuleType) -> None:
@@ -112,6 +143,9 @@ PATCHES = {
     "mirror.target.position_reader": _patch_positions,
     "mirror.target.transactional_producer": _patch_producer,
     "mirror.target.record_transactions": _patch_session,
+    "mirror.target.batch_transaction": _patch_batch_transaction,
+    "mirror.target.batch_session": _patch_batch_session,
+    "mirror.task.path_memory": _patch_path_memory,
     "mirror.target.position_renewal": _patch_renewal,
     "mirror.task.copier": _patch_copier,
     "mirror.spark.slice_tasks": _patch_source,

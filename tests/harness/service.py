@@ -40,6 +40,8 @@ FLOW_RETRYING = "flow is retrying"
 FLOW_BLOCKED = "flow is blocked until a person acts"
 ANOTHER_REMOTE = "is not the topic that had the copy"
 PLANNED = "plan published"
+TAKES_BATCHES = "partition takes the batch path"
+TAKES_RECORDS = "partition takes the record path"
 OWN_AGAIN = "own topic was deleted and created again"
 
 T = TypeVar("T")
