@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from tests.chaos.arena import Arena
 from tests.chaos.disk import CannotRun
+from tests.chaos.hand_overs import HandOvers
 from tests.chaos.matrix import Row
 from tests.chaos.own_recorders import TRANSFORM, is_dropped
 from tests.chaos.recorder import Recorder
@@ -27,7 +29,11 @@ from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 
 RANDOM = "random"
 ANY = "any of them, at random"
-MODES = (" (active/active)", " (with a transform)")  # what results are named after, besides their row
+MODES = (
+    " (active/active)",
+    " (with a transform)",
+    " (whole batches)",
+)  # what results are named after, besides their row
 ROUNDS_TOGETHER = 5  # at random, in one recording
 LONG = 15.0  # seconds without progress that one wants to know the reason of
 
@@ -45,6 +51,7 @@ class Total:
     longest_stall: float = 0.0  # seconds
     seeds: list[int] = field(default_factory=list)
     group_samples: int = 0  # offsets of groups that I10 has judged; results from before I10 have none
+    hand_overs: int = 0  # from one data path to the other
 
     def plus(self, other: Total) -> Total:
         """The sum of both totals."""
@@ -58,6 +65,7 @@ class Total:
             longest_stall=max(self.longest_stall, other.longest_stall),
             seeds=self.seeds + other.seeds,
             group_samples=self.group_samples + other.group_samples,
+            hand_overs=self.hand_overs + other.hand_overs,
         )
 
 
@@ -72,10 +80,13 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total, shared: boo
     try:
         with (SharedRecorder if shared else rows[0].recorder).at(arena) as recorder:
             recorder.await_first()
-            for row in rows:
-                time.sleep(rng.uniform(0, 0.5))
-                total.rounds += _round(arena, row, rng, recorder)
+            hand_overs = HandOvers(arena, recorder.topic, random.Random(seed))
+            with hand_overs if arena.batches else contextlib.nullcontext():
+                for row in rows:
+                    time.sleep(rng.uniform(0, 0.5))
+                    total.rounds += _round(arena, row, rng, recorder)
             histories = recorder.finish()
+        total.hand_overs += hand_overs.seen
         for number, recorded in enumerate(histories):
             decided = arena.find(DECIDED, topic=recorder.topic, partition=number)
             history = recorder.chosen(recorded, number, decided)
@@ -144,11 +155,13 @@ def schedule(
 
 def table(totals: Iterable[Total]) -> str:
     """The results as a table in Markdown."""
-    columns = ("row", "rounds", "records", "samples (until progress)", "group samples", "violations", "longest stall")
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    columns = ("row", "rounds", "records", "samples (until progress)", "group samples", "hand-overs", "violations")
+    lines = [f"| {' | '.join(columns)} | longest stall |", "|---" * (len(columns) + 1) + "|"]
     for t in totals:
         samples, stall = f"{t.samples:,} ({t.samples_in_faults:,})", f"{t.longest_stall:.1f} s"
-        counts = f"{t.rounds} | {t.records:,} | {samples} | {t.group_samples:,} | {len(t.violations)}"
+        counts = (
+            f"{t.rounds} | {t.records:,} | {samples} | {t.group_samples:,} | {t.hand_overs:,} | {len(t.violations)}"
+        )
         lines.append(f"| {t.name} | {counts} | {stall} |")
     return "\n".join(lines)
 
@@ -179,6 +192,7 @@ def options() -> argparse.Namespace:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--active-active", action="store_true", help="programs write to the topic on both sides")
     either.add_argument("--transform", action="store_true", help="with a transform that drops a third of the records")
+    either.add_argument("--batches", action="store_true", help="with data_path: auto, and hand-overs during all faults")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
     parser.add_argument("--json", type=Path, help="add the results to those of this file")
     return parser.parse_args()
@@ -189,10 +203,12 @@ def main() -> int:
     asked = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     shared = asked.active_active
-    mode = MODES[0] if shared else MODES[1] if asked.transform else ""
+    modes = zip(MODES, (shared, asked.transform, asked.batches), strict=True)
+    mode = next((name for name, wanted in modes if wanted), "")
     if asked.transform:
         Recorder.drops = staticmethod(is_dropped)
-    rows_ = {n: row for n, row in ROWS.items() if not shared or (row.everywhere and row.recorder is Recorder)}
+    own = {name: row for name, row in ROWS.items() if asked.batches or not row.wire}
+    rows_ = {n: row for n, row in own.items() if not shared or (row.everywhere and row.recorder is Recorder)}
     names = (
         asked.rows.split(",")
         if asked.rows
@@ -207,7 +223,10 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", dir=place, ignore_cleanup_errors=True) as directory,
         Arena(
-            Path(directory), make=settings if shared else None, transform=TRANSFORM if asked.transform else None
+            Path(directory),
+            make=settings if shared else None,
+            transform=TRANSFORM if asked.transform else None,
+            batches=asked.batches,
         ) as arena,
     ):
         for number, (name, seed, rows) in enumerate(recordings, 1):

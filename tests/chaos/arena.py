@@ -25,6 +25,7 @@ from tests.harness.service import Event, Service
 ALIAS = "chaos"
 MakeSettings = Callable[..., Settings]  # takes a pair, keys of the flow, and keys at the top of the file
 TRANSACTION_TIMEOUT = 5  # seconds
+STAY = 1.0  # seconds that a partition is copied by records, before it is looked whether batches fit again
 TRANSFORMS = Path(__file__).parents[1] / "transforms"  # the folder of the transform's module
 REAUTHENTICATE = 5_000  # ms after which a connection has to show its credentials again
 USER = "mirror"
@@ -52,13 +53,16 @@ class Arena:
         target_brokers: int = 3,
         make: MakeSettings | None = None,
         transform: str | None = None,
+        batches: bool = False,
     ) -> None:
         """`make` makes the configuration of a flow in both directions, under the same names of topics.
 
-        `transform` is the dotted path of what the services apply to all records.
+        `transform` is the dotted path of what the services apply to all records. `batches` has them copy whole record
+        batches where that can be done.
         """
         self._make = make
         self._transform = transform
+        self.batches = batches
         self.source = LocalCluster("source", directory, 1, PROPERTIES)
         self.target = LocalCluster("target", directory, target_brokers, PROPERTIES)
         self.source_proxy, self.target_proxy = Proxy(self.source), Proxy(self.target)
@@ -110,6 +114,7 @@ class Arena:
             "exclude_configs": ["compression.type"],  # row 28 sets it on the remote topic
             "groups": {"sync": True, "interval": "1s", "include": [".*-(all|half)"]},  # see groups.py
             "transform": self._transform,
+            "data_path": "auto" if self.batches else "records",
             **flow,
         }
         through = replace(pair or self.pair, source=self.source_proxy.bootstrap, target=self.target_proxy.bootstrap)
@@ -124,7 +129,7 @@ class Arena:
             cluster.update(credentials.properties(USER))
         own_environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary), "PYTHONFAULTHANDLER": "1"}
         own_environment["PYTHONPATH"] = os.pathsep.join([own_environment["PYTHONPATH"], str(TRANSFORMS)])
-        own_environment |= environment or {}
+        own_environment |= {"MIRROR_STAY": str(STAY), **(environment or {})}
         service = Service(settings, self.directory, own_environment)
         self._services.append(service)
         return service.start()
@@ -133,7 +138,7 @@ class Arena:
         """Undo all faults after a round that failed in the middle of its own."""
         self.failpoints.disarm()
         for proxy in (self.source_proxy, self.target_proxy):
-            proxy.held = None
+            proxy.held = proxy.spoil = None
             proxy.heal()
         for broker in (*self.source.brokers, *self.target.brokers):
             broker.resume()

@@ -20,19 +20,20 @@ class Row(NamedTuple):
     everywhere: bool  # may it be combined with others?
     recorder: type[Recorder]
     together: int  # most rounds in one recording
+    wire: bool  # is it for the client of the batch path only?
 
 
 ENTERED: dict[str, Row] = {}
 
 
 def row(
-    name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder, together: int = 5
+    name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder, together: int = 5, wire: bool = False
 ) -> Callable[[Fault], Fault]:
     """Enter a fault into the matrix. Of rounds that leave nothing of what came before, only the last is judged."""
 
     def enter(fault: Fault) -> Fault:
         key = fault.__name__.replace("_", "-")
-        ENTERED[key] = Row(name, fault, everywhere, recorder, together)
+        ENTERED[key] = Row(name, fault, everywhere, recorder, together, wire)
         return fault
 
     return enter

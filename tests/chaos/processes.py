@@ -37,7 +37,8 @@ def _await_worker(arena: Arena) -> list[int]:
     return until("workers", lambda: list(filter(copies, arena.service.worker_pids())), PATIENCE)
 
 
-def _go_on(victim: int) -> None:
+def go_on(victim: int) -> None:
+    """Have a stopped process run again."""
     with contextlib.suppress(ProcessLookupError):  # Spark may have given it up
         os.kill(victim, signal.SIGCONT)
 
@@ -108,14 +109,14 @@ def worker_hangs(arena: Arena, rng: random.Random, _: Recorder) -> None:
     victim = rng.choice(_await_worker(arena))
     os.kill(victim, signal.SIGSTOP)
     time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
-    _go_on(victim)
+    go_on(victim)
 
 
 @row("6 a worker hangs at a step of a transaction, for longer than it may last")
 def worker_hangs_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
     victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
     time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
-    _go_on(victim)
+    go_on(victim)
 
 
 @row("23 one of mirror's own topics is deleted, and perhaps a worker killed", everywhere=False)

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.chaos import clusters, headers, neighbours, processes, records
+from tests.chaos import clusters, headers, neighbours, processes, records, wire
 from tests.chaos.matrix import ENTERED, Row
 
 
@@ -12,4 +12,4 @@ def _number(row: Row) -> int:
 
 
 ROWS = dict(sorted(ENTERED.items(), key=lambda item: _number(item[1])))
-MODULES = (clusters, headers, neighbours, processes, records)
+MODULES = (clusters, headers, neighbours, processes, records, wire)

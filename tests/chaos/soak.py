@@ -166,15 +166,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--batches", action="store_true", help="with data_path: auto, and hand-overs all the time")
     parser.add_argument("--picture", type=Path, default=Path("docs/soak.svg"))
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
-    rows = [row for key, row in ROWS.items() if row.everywhere and key not in ENDS_A_PROCESS]
+    rows = [
+        row
+        for key, row in ROWS.items()
+        if row.everywhere and key not in ENDS_A_PROCESS and (asked.batches or not row.wire)
+    ]
     total, moments, seed = Total("soak"), list[float](), asked.seed
     with (
         tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as directory,
-        Arena(Path(directory)) as arena,
+        Arena(Path(directory), batches=asked.batches) as arena,
     ):
         meter, begun = Meter(arena), time.monotonic()
         meter.start()

@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -19,17 +20,22 @@ from typing import Any, TypeVar
 from mirror.demo.brokers import LocalCluster, free_port
 from tests.harness.waiting import until
 
-PRODUCE, METADATA, ADD_OFFSETS_TO_TXN, END_TXN = 0, 3, 25, 26
+PRODUCE, METADATA, API_VERSIONS, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 0, 3, 18, 25, 26, 28
+FLEXIBLE = {ADD_OFFSETS_TO_TXN: 3, END_TXN: 3, TXN_OFFSET_COMMIT: 3}  # the first version with KIP-482's formats
+TRANSACTIONS_V2 = {END_TXN: 5, TXN_OFFSET_COMMIT: 5}  # the first version without AddOffsetsToTxn (KIP-890)
 LEADER_NOT_AVAILABLE = 5
 F = TypeVar("F", bound="Forwarder")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Spoil = Callable[[int, bytes], tuple[bytes, bool] | None]
 
 
 @dataclass(frozen=True)
 class TxnRequest:
-    """The beginning of EndTxn and AddOffsetsToTxn, which is the same (both below their flexible versions)."""
+    """The beginning of EndTxn, and of the request that puts a position into a transaction."""
 
     api_key: int
+    flexible: bool
+    adds_position: bool
     transactional_id: str
     producer_id: int
     epoch: int
@@ -38,16 +44,38 @@ class TxnRequest:
     def parse(frame: bytes) -> TxnRequest | None:
         """The request, or None if it is another one.
 
-        Header: INT16 key, INT16 version, INT32 correlation, NULLABLE_STRING client.
+        Header: INT16 key, INT16 version, INT32 correlation, NULLABLE_STRING client; flexible: tags (none).
         """
-        (api_key,) = struct.unpack_from(">h", frame)
-        if api_key not in (ADD_OFFSETS_TO_TXN, END_TXN):
+        api_key, version = struct.unpack_from(">hh", frame)
+        if api_key not in FLEXIBLE:
             return None
+        flexible = version >= FLEXIBLE[api_key]
         (client,) = struct.unpack_from(">h", frame, 8)
-        at = 10 + max(0, client)
+        at = 10 + max(0, client) + flexible
+        name, at = _string(frame, at, flexible)
+        if api_key == TXN_OFFSET_COMMIT:
+            _, at = _string(frame, at, flexible)  # the group
+        adds_position = api_key == ADD_OFFSETS_TO_TXN or (
+            api_key == TXN_OFFSET_COMMIT and version >= TRANSACTIONS_V2[api_key]
+        )
+        return TxnRequest(api_key, flexible, adds_position, name, *struct.unpack_from(">qh", frame, at))
+
+
+def _string(frame: bytes, at: int, flexible: bool) -> tuple[str, int]:
+    """STRING or COMPACT_STRING, and where it ends."""
+    if flexible:
+        length, shift = -1, 0
+        while True:
+            byte = frame[at]
+            at += 1
+            length += (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+    else:
         (length,) = struct.unpack_from(">h", frame, at)
-        at += 2 + length
-        return TxnRequest(api_key, frame[at - length : at].decode(), *struct.unpack_from(">qh", frame, at))
+        at += 2
+    return frame[at : at + length].decode(), at + length
 
 
 class HeldBack:
@@ -66,8 +94,11 @@ class HeldBack:
         self.request, self._frame, self._broker = request, frame, streams
 
     async def release(self, during: TxnRequest) -> None:
-        """Let it arrive now, and read the answer to it: INT32 correlation, INT32 throttle time, INT16 error."""
-        assert self._broker is not None
+        """Let it arrive now, and read the answer to it.
+
+        INT32 correlation, tags (none) where it is flexible, INT32 throttle time, INT16 error.
+        """
+        assert self._broker is not None and self.request is not None
         reader, writer = self._broker
         self.during = during
         writer.write(struct.pack(">i", len(self._frame)) + self._frame)
@@ -76,10 +107,30 @@ class HeldBack:
             while answer[:4] != self._frame[4:8]:  # other answers may be before it
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
                 answer = await reader.readexactly(size)
-            (self.error,) = struct.unpack_from(">h", answer, 8)
+            (self.error,) = struct.unpack_from(">h", answer, 8 + self.request.flexible)
         except (OSError, asyncio.IncompleteReadError):  # its session has expired meanwhile (KIP-368)
             self.error = -1
         writer.close()
+
+
+class Asked:
+    """What one connection was asked."""
+
+    def __init__(self) -> None:
+        self.by_us = False  # the client is not librdkafka, which says its name (KIP-511)
+        self.is_lost = False  # the next answer does not come
+        self._keys: dict[bytes, int] = {}
+
+    def note(self, frame: bytes) -> None:
+        """A request passes."""
+        (key,) = struct.unpack_from(">h", frame)
+        self._keys[frame[4:8]] = key
+        if key == API_VERSIONS:
+            self.by_us = b"kafka" not in frame
+
+    def api_key(self, answer: bytes) -> int:
+        """What the answer is to."""
+        return self._keys.pop(answer[:4], -1)
 
 
 def listen_for_proxy(cluster: LocalCluster) -> dict[int, int]:
@@ -149,6 +200,9 @@ class Proxy(Forwarder):
         self.cut = False  # connections are closed and refused
         self.held: HeldBack | None = None
         self.lose_answer_to = ""  # a topic: the answer to the next Produce to it, and its connection, are lost
+        # Gets a request's API key and the answer to it, if the client is not librdkafka. Returns what is sent in place
+        # of the answer, with its length, and whether the connection then ends. None: it passes as it is.
+        self.spoil: Spoil | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
     def hold_back_end_txn(self, prefix: str) -> HeldBack:
@@ -183,9 +237,9 @@ class Proxy(Forwarder):
                 return
             broker_in, broker_out = await asyncio.open_connection("127.0.0.1", inner)
             self._writers.add(broker_out)
-            lost = asyncio.Event()
-            answers = asyncio.ensure_future(self._answers(broker_in, client_out, lost))
-            held = await self._requests(client_in, broker_in, broker_out, answers, lost)
+            asked = Asked()
+            answers = asyncio.ensure_future(self._answers(broker_in, client_out, asked))
+            held = await self._requests(client_in, broker_in, broker_out, answers, asked)
             if held:
                 self._writers.discard(broker_out)  # the request's way stays open
                 broker_out = None
@@ -204,12 +258,13 @@ class Proxy(Forwarder):
         broker_in: asyncio.StreamReader,
         broker_out: asyncio.StreamWriter,
         answers: asyncio.Future[None],
-        lost: asyncio.Event,
+        asked: Asked,
     ) -> bool:
         """Pass requests on; True when the connection ended because one was held back."""
         while True:
             (size,) = struct.unpack(">i", await client.readexactly(4))
             frame = await client.readexactly(size)
+            asked.note(frame)
             if self.delay:
                 await asyncio.sleep(self.delay)
             request = TxnRequest.parse(frame)
@@ -226,7 +281,7 @@ class Proxy(Forwarder):
             topic = self.lose_answer_to
             if topic and struct.unpack_from(">h", frame) == (PRODUCE,) and topic.encode() in frame:
                 self.lose_answer_to = ""
-                lost.set()
+                asked.is_lost = True
             if not self.swallow_requests:
                 broker_out.write(struct.pack(">i", size) + frame)
                 await broker_out.drain()
@@ -241,18 +296,29 @@ class Proxy(Forwarder):
         return (
             first is not None
             and held.during is None
-            and request.api_key == ADD_OFFSETS_TO_TXN
+            and request.adds_position
             and request.transactional_id == first.transactional_id
         )
 
-    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, lost: asyncio.Event) -> None:
-        with contextlib.suppress(OSError):  # a broker that is killed with unread requests resets the connection
-            while (data := await broker.read(65536)) and not lost.is_set():
+    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, asked: Asked) -> None:
+        # A broker that is killed with unread requests resets the connection.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while not asked.is_lost:
+                size = await broker.readexactly(4)
+                answer = await broker.readexactly(*struct.unpack(">i", size))
+                if asked.is_lost:
+                    break
                 if self.delay:
                     await asyncio.sleep(self.delay)
-                if not self.swallow_answers:
-                    client.write(data)
-                    await client.drain()
+                if self.swallow_answers:
+                    continue
+                spoiled = self.spoil(asked.api_key(answer), answer) if self.spoil and asked.by_us else None
+                data, ends = spoiled or (size + answer, False)
+                client.write(data)
+                await client.drain()
+                if ends:
+                    client.close()  # what was written still arrives
+                    return
         client.transport.abort()
 
 

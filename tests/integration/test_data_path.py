@@ -15,13 +15,12 @@ from tests.harness import load, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import TAKES_BATCHES, TAKES_RECORDS, Service
 from tests.harness.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.one_path]
 
 AUTO = {"data_path": "auto"}
-MOVES = {"batches": "partition takes the batch path", "records": "partition takes the record path"}
 
 
 def partition(service: Service, topic: str, number: int = 0) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def test_whole_batches_are_copied_and_what_does_not_fit_goes_record_by_record(pa
         running.wait_for(running.counts.total + 500)
         topics.configure(pair.source, topic, message_timestamp_type="CreateTime")
         await_path(service, topic, "batches")
-        assert service.find(MOVES["batches"], topic=topic, partition=0)
+        assert service.find(TAKES_BATCHES, topic=topic, partition=0)
         running.stop()
         pair.await_same(topic)
         pair.assert_settled(topic)
@@ -92,8 +91,8 @@ def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pai
     assert position < len(records)
     with pair.service(tmp_path, AUTO) as service:
         await_path(service, topic, "batches")
-        (left,) = service.find(MOVES["records"], topic=topic)
-        (back,) = service.find(MOVES["batches"], topic=topic)
+        (left,) = service.find(TAKES_RECORDS, topic=topic)
+        (back,) = service.find(TAKES_BATCHES, topic=topic)
         assert left["reason"] == "position_within_batch"
         took = datetime.fromisoformat(back["ts"]) - datetime.fromisoformat(left["ts"])
         assert took.total_seconds() < 10, "no patience is needed, for it is known where that is over"
