@@ -11,7 +11,7 @@ from typing import Any
 from tests.harness import configuration, oracle, topics
 from tests.harness.configuration import AUTO, RECORDS
 from tests.harness.load import Made, produce
-from tests.harness.service import TAKES_BATCHES, Service
+from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE
 
 
@@ -88,8 +88,9 @@ class Pair:
         return oracle.await_same(self.source, self.target, topic, self.remote(topic), timeout)
 
     def assert_path(self, service: Service) -> None:
-        """Check that a service took the batch path if it was to: otherwise a test says nothing of it."""
-        assert bool(service.find(TAKES_BATCHES, flow=self.flow)) == (self.data_path == AUTO)
+        """Check that a service copies in whole batches if it is to: otherwise a test says nothing of them."""
+        whole = service.metric("mirror_data_path_partitions", source=self.alias, path="batches")
+        assert (whole > 0) == (self.data_path == AUTO), whole
 
     def assert_settled(self, topic: str) -> None:
         """Check of an idle flow: both sides are the same, the position is in its place, no transaction is open."""

@@ -19,6 +19,8 @@ from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, TAKES_RECORDS, Service
 from tests.harness.together import together
 
+pytestmark = pytest.mark.long
+
 ALIAS = "failpoints"
 REFRESH = 5.0  # seconds, in place of a day
 

@@ -35,7 +35,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import DECIDED, Service
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 SMALL_TRANSACTIONS = pytest.mark.one_path  # which need batch_max_records: whole batches do not follow it
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
