@@ -41,8 +41,11 @@ def await_path(service: Service, topic: str, name: str, number: int = 0) -> dict
 
 
 def test_whole_batches_are_copied_and_what_does_not_fit_goes_record_by_record(pair: Pair, tmp_path: Path) -> None:
-    """There and back, while records come: each hand-over is a take-over as any other."""
-    topic = pair.topic("t", 2)
+    """There and back, while records come: each hand-over is a take-over as any other.
+
+    Idle partitions stay on the batch path, whose fetch requests wait for them: nothing of the others may wait for that.
+    """
+    topic, idle = pair.topic("t", 2), pair.topic("idle", 3)
     with (
         Load(pair.source, {topic: 2}, rate=500, transaction=20, abort_every=3) as running,
         pair.service(tmp_path, AUTO) as service,
@@ -52,6 +55,7 @@ def test_whole_batches_are_copied_and_what_does_not_fit_goes_record_by_record(pa
         running.wait_for(running.counts.total + 500)
         topics.configure(pair.source, topic, message_timestamp_type="LogAppendTime")
         left = await_path(service, topic, "records")
+        await_path(service, idle, "batches")
         assert left["path_reason"] == "log_append_time" and left["path_since"] > 0
         view = answer("status", "-c", service.file)["flows"][0]["partitions"]
         assert {each["path"] for each in view} <= {"records", "batches"}
