@@ -98,7 +98,7 @@ def _patch_session(module: ModuleType) -> None:
 
 def _patch_batch_take_over(module: Any) -> None:
     module.take_over = _around_async(module.take_over, "before-fence", None)
-    module._check_version = _around_async(module._check_version, "after-fence", None)  # it follows the fencing
+    module._settled = _around_async(module._settled, "after-fence", None)  # it follows the fencing
 
 
 def _patch_batch_transaction(module: ModuleType) -> None:

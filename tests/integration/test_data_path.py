@@ -124,5 +124,5 @@ def test_a_batch_may_be_as_large_as_the_remote_topic_takes(pair: Pair, tmp_path:
         pair.produce(topic, Made(b"large", b"x" * 3 * 2**20), message_max_bytes=2**23)
         pair.produce(topic, Made(b"small", b"x"))
         pair.await_same(topic)
-        assert partition(service, topic)["path"] == "batches" and not service.find(MOVES["records"], topic=topic)
+        assert partition(service, topic)["path"] == "batches" and not service.find(TAKES_RECORDS, topic=topic)
         assert not service.noise, service.tail()

@@ -12,7 +12,8 @@ from mirror.demo.jvm import SHORT_LIVED
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
-from tests.integration.test_data_path import AUTO, MOVES, await_path
+from tests.harness.service import TAKES_BATCHES, TAKES_RECORDS
+from tests.integration.test_data_path import AUTO, await_path
 
 pytestmark = pytest.mark.slow
 
@@ -42,5 +43,5 @@ def test_records_are_copied_once_through_a_kill_and_no_partition_changes_its_pat
             said = service.find(TOO_OLD)
             assert len(said) in (1, 2), "once for each task"
             assert all("EndTxn needs version 5" in each["reason"] for each in said)
-            assert not [each for name in MOVES.values() for each in service.find(name)]
+            assert not [each for name in (TAKES_BATCHES, TAKES_RECORDS) for each in service.find(name)]
     old.assert_settled(topic)
