@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from mirror.batches.fitting import RECORDS_MAX
 from mirror.batches.headers import RecordBatch
 from mirror.errors import WireError
 from mirror.wire.fetch import TopicKey
+
+QUICK = 1.0  # seconds
 
 Largest = Callable[[], int]  # bytes of a batch that the target takes, as far as is known now
 
@@ -121,8 +124,10 @@ class Feed:
         self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
         self.looked_at = -1  # its position when the fetcher last looked whether it moves
         self.size = self.batches = 0  # bytes and batches that wait
+        self.is_quick: bool | None = None  # all that it had last was copied within QUICK; None: it had nothing yet
         self._on_room = on_room  # called when a span is given back
         self._spans: deque[Span] = deque()
+        self._filled_at = 0.0  # when it last got something after it had nothing, monotonic
         self._ready = asyncio.Event()
         self._end: LeaveBatchPath | WireError | None = None
         self.ended = False
@@ -143,6 +148,8 @@ class Feed:
     def add(self, span: Span) -> None:
         """Append what was read. The next request asks for what follows."""
         span.held.retain()
+        if self.drained:
+            self._filled_at = time.monotonic()
         self._spans.append(span)
         self.position, self.epoch = span.end, span.epoch
         self.size += span.size
@@ -195,5 +202,7 @@ class Feed:
         """The span is copied, or dropped: there is room for more."""
         self.size -= span.size
         self.batches -= len(span.batches)
+        if self.drained:
+            self.is_quick = time.monotonic() - self._filled_at <= QUICK
         span.held.release()
         self._on_room()

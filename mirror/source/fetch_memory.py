@@ -30,8 +30,9 @@ BOUNDS = MemoryBounds()
 class FetchMemory:
     """The bytes of one fetcher. One half is for whoever is first, the other half for partitions that have nothing.
 
-    So a partition that is slow, or catches up, takes no more than the first half, and live records of the others still
-    come. The requests under way may bring a quarter together, so that no broker waits for others that are idle.
+    The last quarter is only for those of them that were not slow to copy what they had, and half of it only for those
+    that were quick. So neither a partition that is slow, or catches up, nor very many of them keep live records of the
+    others away. The requests under way may bring a quarter together, so that no broker waits for others that are idle.
     """
 
     def __init__(self, bounds: MemoryBounds, on_room: Callable[[], None]) -> None:
@@ -60,7 +61,13 @@ class FetchMemory:
         if self.used + answer > self.bounds.total:
             return {}
         most = 1 if self.is_scarce else self.bounds.partition
-        return {key: feed for key, feed in feeds.items() if feed.size + feed.batches * self.bounds.batch < most}
+        eighths = (self.held + answer) * 8 / self.bounds.total
+        paces = {True, *([None] if eighths <= 7 else ()), *([False] if eighths <= 6 else ())}
+        return {
+            key: feed
+            for key, feed in feeds.items()
+            if feed.size + feed.batches * self.bounds.batch < most and feed.is_quick in paces
+        }
 
     @contextlib.contextmanager
     def reserve(self, answer: int) -> Iterator[None]:

@@ -284,7 +284,7 @@ def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("slow", [1, 2, 6])
+@pytest.mark.parametrize("slow", [1, 2, 6, 12])
 @pytest.mark.parametrize("busy", [0, 3])
 def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
     """None of the slow ones gives anything back, and the busy ones always have more. The live one gets its records."""
@@ -292,7 +292,7 @@ def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
     async def run() -> None:
         live, batch = slow + busy, len(log(0, 1, 1000))
         memory = MemoryBounds(
-            batch=0, total=40 * batch, answer=10 * batch, partition=20 * batch, partition_answer=2 * batch
+            batch=0, total=80 * batch, answer=10 * batch, partition=20 * batch, partition_answer=2 * batch
         )
         async with fetching(memory) as (fetcher, source):
             feeds = [fetcher.open(TOPIC, number, 0) for number in range(live + 1)]
@@ -314,6 +314,31 @@ def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
                     give_back(each, each.take(EVERYTHING, EVERYTHING))
                 assert fetcher.memory.used <= memory.total
             assert all(each.size for each in feeds[:slow])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("slow", [30, 200])
+def test_very_many_slow_partitions_leave_room_for_a_live_one(slow: int) -> None:
+    """None of them gives anything back. The live one, which was quick before, is asked for again and again."""
+
+    async def run() -> None:
+        batch = len(log(0, 1, 1000))
+        memory = MemoryBounds(batch=0, total=40 * batch, answer=4 * batch, partition=10 * batch, partition_answer=batch)
+        async with fetching(memory) as (fetcher, source):
+            feeds = [fetcher.open(TOPIC, number, 0) for number in range(slow + 1)]
+            in_session, starved = set[int](), False
+            for _ in range(100):
+                asked, future = await source.asked.get()
+                in_session = (in_session | asked.positions.keys()) - (set(asked.forgotten) - asked.positions.keys())
+                having = [*sorted(in_session, reverse=True)][: asked.most // batch]
+                found = feeds[slow].position > 0
+                assert slow in having or not found or (asked.wait == 20 and not starved), "what it has is being copied"
+                starved = found and slow not in having
+                future.set_result(reply(*(fetched(each, log(feeds[each].position, 1, 1000)) for each in having)))
+                assert slow not in having or await read(feeds[slow])
+                assert fetcher.memory.used <= memory.total
+            assert fetcher.memory.held > memory.total / 2 and not any(each.is_quick for each in feeds[:slow])
 
     asyncio.run(run())
 

@@ -27,20 +27,25 @@ def feeds(*sizes: int) -> dict[int, Feed]:
 @pytest.mark.parametrize(
     ("held", "reserved", "wanted"),
     [
-        (0, 0, [0, 1, 2]),  # all but the full one
-        (50, 0, [0, 1, 2]),
-        (51, 0, [0]),  # more than half: only what has nothing
-        (30, 25, [0, 1, 2]),  # what others may get does not count there
-        (80, 0, [0]),
+        (0, 0, [0, 1, 2, 4, 5]),  # all but the full one
+        (50, 0, [0, 1, 2, 4, 5]),
+        (51, 0, [0, 4, 5]),  # more than half: only what has nothing
+        (30, 25, [0, 1, 2, 4, 5]),  # what others may get does not count there
+        (55, 0, [0, 4, 5]),
+        (56, 0, [0, 4]),  # the last quarter: nothing that was slow
+        (67, 0, [0, 4]),
+        (68, 0, [4]),  # its second half: only what was quick
+        (80, 0, [4]),
         (81, 0, []),  # an answer has no room
         (60, 21, []),
     ],
 )
 def test_who_is_asked_for(held: int, reserved: int, wanted: list[int]) -> None:
-    memory = FetchMemory(BOUNDS, nothing)
+    memory, found = FetchMemory(BOUNDS, nothing), feeds(0, 1, 19, 20, 0, 0)
+    found[4].is_quick, found[5].is_quick = True, False
     memory.hold(held)
     with memory.reserve(reserved):
-        assert list(memory.wanted(feeds(0, 1, 19, 20), memory.answer(1))) == wanted
+        assert list(memory.wanted(found, memory.answer(1))) == wanted
 
 
 def test_a_batch_needs_more_than_its_bytes() -> None:
