@@ -47,6 +47,8 @@ class BatchFetcher:
     async def stop(self) -> None:
         """End all sessions."""
         tasks = [self._watching, *self._looking, *(broker.task for broker in self._brokers.values())]
+        for broker in self._brokers.values():
+            broker.end()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -114,7 +116,7 @@ class BatchFetcher:
             for node, broker in list(self._brokers.items()):
                 broker.compare_leaders()
                 if broker.is_idle:
-                    broker.task.cancel()
+                    broker.end()
                     del self._brokers[node]
 
     def _broker(self, node: int) -> BrokerFetches:

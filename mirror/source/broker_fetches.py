@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +29,7 @@ RETRY = 0.05  # seconds before a partition is looked for again after an error
 UNREADABLE_MAX = 5  # answers in a row that can't be read, before the record path gets what they may be about
 AT_ONCE = 100  # partitions of an answer, before others have their turn
 _EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
+_FINAL = -1  # a session's epoch in the request that ends it
 _TOPIC_IDS = 13  # the first version of Fetch that has them
 
 # Errors that end a session, and nothing else.
@@ -66,6 +68,7 @@ class BrokerFetches:
         self._node = node
         self._feeds: dict[Key, Feed] = {}
         self._session = Session(0, 0)
+        self._connection: Connection | None = None  # that had the last request
         self._known: dict[Key, int] = {}  # what the session asks for: positions
         self._compares = False  # leaders, before the next request
         self._share = 1.0  # of the memory that the last batches took, their own bytes
@@ -77,6 +80,14 @@ class BrokerFetches:
         if not feed.ended:
             self._feeds[feed.topic.id, feed.partition] = feed
             self.room.set()
+
+    def end(self) -> None:
+        """Fetch no more, and tell the broker that it may forget the session. Nobody waits for its answer."""
+        self.task.cancel()
+        if self._session.id and self._connection and not self._connection.closed:
+            with contextlib.suppress(WireError):
+                end = fetch({}, Limits(0.0, 1), Session(self._session.id, _FINAL))
+                self._connection.send(end).add_done_callback(lambda each: each.cancelled() or each.exception())
 
     async def _run(self) -> None:
         backoff, unreadable = Backoff(RETRY, 2.0), 0
@@ -162,7 +173,7 @@ class BrokerFetches:
     async def _fetch(self, wanted: Mapping[Key, Feed], wait: float) -> bool:
         """Ask once. False if the answer has brought nothing."""
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
-        connection = await fetcher.cluster.connection(self._node, PURPOSE)
+        connection = self._connection = await fetcher.cluster.connection(self._node, PURPOSE)
         check_source(connection)
         asked: dict[TopicKey, list[Wanted]] = {}
         for key, feed in wanted.items():
@@ -178,7 +189,7 @@ class BrokerFetches:
         positions = {key: feed.position for key, feed in wanted.items()}
         with memory.reserve(most):
             answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
-        if answer.error in _SESSION_LOST and self._session.id:
+        if answer.error in _SESSION_LOST and self._session.epoch:
             self._begin_again()
             return True
         if answer.error:
@@ -186,8 +197,8 @@ class BrokerFetches:
         if answer.session:
             self._known = positions
             self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
-        else:
-            self._begin_again()  # the broker has no room for another session: each request asks for everything
+        else:  # the broker has no room for another session: each request asks for everything
+            self._session, self._known = Session(0, 0), {}
         await self._receive(answer, dict(wanted))
         return any(
             feed.position != positions[key] or feed.ended or self._feeds.get(key) is not feed
@@ -195,7 +206,8 @@ class BrokerFetches:
         )
 
     def _begin_again(self) -> None:
-        self._session, self._known = Session(0, 0), {}
+        """Begin another session in place of this one: the broker would keep it for minutes, among a thousand."""
+        self._session, self._known = Session(self._session.id, 0), {}
 
     async def _receive(self, answer: FetchAnswer, wanted: dict[Key, Feed]) -> None:
         """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out.

@@ -109,7 +109,8 @@ class BatchLoop:
     async def _keep(self) -> None:
         task, flow = self._task, self._task.flow
         source, target = map(Cluster, self._access)
-        self.fetcher = BatchFetcher(source, rack=flow.source.consumer.get("client.rack", ""))
+        consumer = {**flow.source.properties, **flow.source.consumer}
+        self.fetcher = BatchFetcher(source, rack=consumer.get("client.rack", ""))
         tokens = task.positions.tokens
         ownership = Ownership(task.plan)
         self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock, ownership)

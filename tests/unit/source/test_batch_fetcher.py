@@ -108,7 +108,12 @@ class Connected:
     def version(self, api: Api) -> int:
         return api.version({api.key: (0, self.source.version_)})
 
+    closed = None
+
     async def ask(self, request: Request[FetchAnswer]) -> FetchAnswer:
+        return await self.send(request)
+
+    def send(self, request: Request[FetchAnswer]) -> asyncio.Future[FetchAnswer]:
         writer = Writer(17, True)
         request.write(writer)
         answer = Cursor(b"".join(writer.parts), 17, True)
@@ -119,7 +124,7 @@ class Connected:
         asked = Asked(self.node, session, wait, {n: (a, b, c) for n, (a, b, c) in positions.items()}, forgotten, most)
         future: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         self.source.asked.put_nowait((asked, future))
-        return await future
+        return future
 
 
 def _wanted(answer: Cursor) -> tuple[int, int, int, int]:
@@ -214,9 +219,26 @@ def test_a_lost_session_begins_again() -> None:
                 _, future = await source.asked.get()
                 future.set_result(reply(error=CODES[error], session=0))
                 asked, future = await source.asked.get()
-                assert (asked.session, asked.positions) == ((0, 0), {0: (5, 4, 0)})
+                assert (asked.session, asked.positions) == ((77, 0), {0: (5, 4, 0)}), "another one in its place"
                 future.set_result(reply(fetched(0)))
             assert await read(feed) == [(0, 4)] and not source.forgotten
+
+    asyncio.run(run())
+
+
+def test_a_session_ends_with_the_fetcher() -> None:
+    """Or the broker would keep it for minutes, and may have no room for another one."""
+
+    async def run() -> None:
+        source = Source()
+        fetcher = BatchFetcher(cast(Cluster, source), MemoryBounds())
+        fetcher.open(TOPIC, 0, 0)
+        _, future = await source.asked.get()
+        future.set_result(reply(fetched(0, log(0, 5))))
+        await source.asked.get()
+        await fetcher.stop()
+        last, _ = source.asked.get_nowait()
+        assert (last.session, last.positions) == ((77, -1), {})
 
     asyncio.run(run())
 
@@ -744,8 +766,11 @@ def test_a_broker_that_has_no_partition_any_more_is_forgotten(monkeypatch: pytes
                 await asyncio.sleep(0.01)
             again = fetcher.open(TOPIC, 0, 6)
             asked, future = await source.asked.get()
-            while asked.node != 1:  # the last request to the other one
+            ends = list[tuple[int, int]]()
+            while asked.node != 1 or asked.session[1] < 0:  # the last request to the other one, and the session's end
+                ends += [asked.session] if asked.session[1] < 0 else []
                 asked, future = await source.asked.get()
+            assert set(ends) == {(77, -1)}
             assert (asked.session, asked.positions) == ((0, 0), {0: (6, 4, -1)})
             future.set_result(reply(fetched(0, log(6, 1))))
             assert await read(again) == [(6, 6)]
