@@ -141,7 +141,7 @@ def test_metrics_tell_what_was_copied(shared: Pair, shared_service: Service) -> 
         load.wait_for(1_000)
         counts = load.stop()
     shared.await_same(topic)
-    labels = {"source": "shared", "target": "backup", "topic": topic}
+    labels = {"source": shared.alias, "target": "backup", "topic": topic}
     shared_service.wait_for(
         "all records counted", lambda: shared_service.metric("mirror_source_records_total", **labels) == counts.total
     )

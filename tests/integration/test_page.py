@@ -17,7 +17,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_path]
 
 LARGE = 100_000  # bytes
 

@@ -21,6 +21,8 @@ from tests.harness.prometheus import DASHBOARD, ROOT, RULES, WINDOW, Prometheus,
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
+pytestmark = pytest.mark.one_path
+
 RULE_TESTS = ROOT / "tests" / "rules" / "alerts.yaml"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 

@@ -34,6 +34,7 @@ SUCCEEDED_AT = "mirror_config_last_reload_success_timestamp_seconds"
 FOLLOWED = "task follows settings of the plan"
 GROUP_ROUND = "mirror_group_round_timestamp_seconds"
 THROTTLED = "mirror_throttled_partitions"
+BY_RECORDS = pytest.mark.one_path  # small batches become one of 1 MiB, which is more than this throttle's second
 THROTTLE = 200_000  # bytes per second
 RATE = 250  # records per second
 TURNS, WINDOW = 2, 2  # of a topic that comes and goes, and seconds without a change
@@ -231,7 +232,7 @@ def test_running_tasks_take_another_policy(flow: Pair, own: Pair, service: Servi
     assert topics.partitions(flow.target, flow.remote(topic)) == 0
 
 
-@pytest.mark.both_paths
+@BY_RECORDS
 def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service: Service, settings: Settings) -> None:
     first, topic = flow.prefix + "first", flow.topic("throttled", 2)
     workers = service.worker_pids()
@@ -258,7 +259,7 @@ def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service
     assert service.worker_pids() == workers
 
 
-@pytest.mark.both_paths
+@BY_RECORDS
 def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, service: Service, settings: Settings) -> None:
     """Each of the two has one of the partitions, and a backlog there that would take the whole throttle."""
     topic = flow.prefix + "first"
