@@ -336,7 +336,8 @@ def test_it_is_let_go_after_the_running_transaction(when: str) -> None:
         copied = {"copying": 6, "throttled": 3}.get(when, 0)
         assert committed(world) == contents(range(5, 5 + copied)) and world.source.size_held == 0
         assert world.known.offset == (5 + copied) and not world.source.feeds
-        assert world.target.count("EndTxn") == bool(copied), "no transaction is left open"
+        # Whoever is throttled for more than a second, on a busy machine, commits what it owes meanwhile.
+        assert bool(world.target.count("EndTxn")) == bool(copied), "no transaction is left open"
 
     asyncio.run(run())
 
