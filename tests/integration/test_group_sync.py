@@ -125,13 +125,13 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], flow: 
     topics.commit(pair.source, f"other-{topic}", topic, {0: 5})
     assert {each.committed for each in read_groups(flow).offsets} == {None}, "asking commits nothing"
 
-    def exact() -> list[GroupOffset] | None:
+    def exact(by: GroupSync) -> list[GroupOffset] | None:
         """A group at the end is ahead until the position has moved past the last transaction's marker."""
-        made = sync.round(RENEW)
+        made = by.round(RENEW)
         return made if {each.outcome for each in made} == {GroupOutcome.EXACT} else None
 
-    with closing(GroupSync(flow)) as sync:
-        found = until("all are exact", exact)
+    with closing(GroupSync(flow)) as ours:
+        found = until("all are exact", lambda: exact(ours))
     after = {each.group: (each.downstream, each.committed) for each in read_groups(flow).offsets}
     assert after == {each.group: (each.downstream, each.downstream) for each in found}
     assert {each.group for each in found} == set(groups)
