@@ -155,6 +155,7 @@ def test_what_would_become_larger_stays() -> None:
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.integers(0, 10**6), st.integers(0, 255), st.booleans())
 @example([1, 1], HEADER, 0x80, True)
+@example([2, 1, 1, 1, 3], 2651, 1, True)  # a length after which too few bytes for a header are left
 def test_damage_is_left_to_the_walk(counts: list[int], at: int, byte: int, right: bool) -> None:
     """Any byte is another one, perhaps with a right checksum: what is found is the same as without merging."""
     data, first = bytearray(), 0
@@ -163,7 +164,7 @@ def test_damage_is_left_to_the_walk(counts: list[int], at: int, byte: int, right
         first += count
     data[at % len(data)] = byte
     begin = 0
-    while right and begin < len(data):  # give each batch a right checksum
+    while right and begin <= len(data) - HEADER:  # give each batch a right checksum
         (length,) = struct.unpack_from(">i", data, begin + 8)
         if not HEADER - 12 <= length <= len(data) - begin - 12:
             break
