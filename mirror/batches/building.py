@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from mirror import varints
-from mirror.batches.headers import CRC_FROM, FORMAT, HEADER
+from mirror.batches.headers import CRC_FROM, FORMAT, HEADER, LENGTH_FROM
 from mirror.batches.records import Content, encode
 
-FIELDS = struct.Struct(">qiibIhiqqqhiI")  # of the whole header of a batch
-LENGTH_FROM = 12  # the length counts the bytes from here on
+_HEADER = struct.Struct(">qiibIhiqqqhiI")
 _CHECKSUM_AT = 17
 
 
@@ -32,6 +31,6 @@ def batch_of(
     """
     data = bytearray().join((bytes(HEADER), *parts))
     length = len(data) - LENGTH_FROM
-    FIELDS.pack_into(data, 0, first, length, epoch, FORMAT, 0, 0, count - 1, *timestamps, -1, -1, -1, count)
+    _HEADER.pack_into(data, 0, first, length, epoch, FORMAT, 0, 0, count - 1, *timestamps, -1, -1, -1, count)
     struct.pack_into(">I", data, _CHECKSUM_AT, crc32c(memoryview(data)[CRC_FROM:]))
     return data

@@ -16,7 +16,7 @@ from mirror.errors import Malformed
 _START = struct.Struct(">qiib")
 # CRC, attributes, last offset delta, base and largest timestamp, producer id, epoch and sequence, records.
 _REST = struct.Struct(">IhiqqqhiI")
-_LENGTH_FROM = 12  # the length counts the bytes from here on
+LENGTH_FROM = 12  # the length counts the bytes from here on
 _OLD = struct.Struct(">Ib")  # CRC and format of the old formats
 _OLD_CRC_FROM = 16
 CRC_FROM = 21  # the CRC covers the bytes from here (the attributes) on
@@ -68,11 +68,11 @@ def walk(data: memoryview, most: int = 2**31) -> list[RecordBatch]:
     at, end = 0, len(data)
     while end - at >= _START.size and at < most:
         first, length, epoch, version = _START.unpack_from(data, at)
-        total = _LENGTH_FROM + length
+        total = LENGTH_FROM + length
         if (
             not 0 <= first <= _OFFSET_MAX
             or not 0 <= version <= FORMAT
-            or length < (HEADER - _LENGTH_FROM if version == FORMAT else _OLD_MIN)
+            or length < (HEADER - LENGTH_FROM if version == FORMAT else _OLD_MIN)
         ):
             where = f"after offset {found[-1].last}" if found else "at the fetched offset"
             raise Malformed(f"no record batch {where}")
@@ -99,7 +99,7 @@ def _batch(data: memoryview, first: int, epoch: int) -> RecordBatch:
 
 def _old(data: memoryview, offset: int, _: int) -> RecordBatch:
     """Parse an entry of an old format, which has the offset of its last message. The CRC starts at the format."""
-    crc, version = _OLD.unpack_from(data, _LENGTH_FROM)
+    crc, version = _OLD.unpack_from(data, LENGTH_FROM)
     if crc32(data[_OLD_CRC_FROM:]) != crc:
         raise Malformed(f"the message at offset {offset} has a wrong checksum")
     return RecordBatch(version, offset, offset, -1, 0, -1, -1, -1, 0, data)

@@ -11,8 +11,8 @@ import struct
 from crc32c import crc32c
 
 from mirror import varints
-from mirror.batches.building import LENGTH_FROM, batch_of
-from mirror.batches.headers import CRC_FROM, FORMAT, HEADER
+from mirror.batches.building import batch_of
+from mirror.batches.headers import CRC_FROM, FORMAT, HEADER, LENGTH_FROM
 from mirror.errors import Malformed
 
 SMALL = 16  # records; to write more of them anew takes us longer than a request

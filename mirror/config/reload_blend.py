@@ -188,9 +188,10 @@ def _without_beginnings(running: RootModel, written: RootModel) -> tuple[RootMod
         flow = before.get((now.source, now.target))
         if flow is None:
             continue
-        stays, update = _policy(flow), dict[str, Any]()
+        update: dict[str, Any] = {}
         if why := _beginning(running, written, flow, now):
-            entries = {topic: entry for topic, entry in now.topic_settings.items() if stays.is_chosen(topic)}
+            chosen = _policy(flow).is_chosen
+            entries = {topic: entry for topic, entry in now.topic_settings.items() if chosen(topic)}
             update = {"topic_settings": entries, **{key: getattr(flow, key) for key in _SELECTING}}
         why = why or _start_that_waits(flow, now)
         if why and now.append_to_existing:

@@ -46,12 +46,13 @@ class BatchFetcher:
 
     async def stop(self) -> None:
         """End all sessions."""
-        tasks = [self._watching, *self._looking, *(broker.task for broker in self._brokers.values())]
-        for broker in self._brokers.values():
+        brokers = list(self._brokers.values())
+        for broker in brokers:
             broker.end()
+        tasks = [self._watching, *self._looking]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, *(broker.task for broker in brokers), return_exceptions=True)
 
     def place(self, feed: Feed, after: float = 0.0) -> None:
         """Find the broker that a feed is fetched from, in the background."""

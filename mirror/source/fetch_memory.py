@@ -26,13 +26,15 @@ class MemoryBounds:
 
 BOUNDS = MemoryBounds()
 
+# By Feed.is_quick: how much of the memory may be filled once the partition has got an answer.
+LIMITS: Mapping[bool | None, float] = {True: 1.0, None: 7 / 8, False: 6 / 8}
+
 
 class FetchMemory:
     """The bytes of one fetcher. One half is for whoever is first, the other half for partitions that have nothing.
 
-    The last quarter is only for those of them that were not slow to copy what they had, and half of it only for those
-    that were quick. So neither a partition that is slow, or catches up, nor very many of them keep live records of the
-    others away. The requests under way may bring a quarter together, so that no broker waits for others that are idle.
+    Of that half, LIMITS keep some for partitions that copy quickly. So live records come, however many others are slow
+    or catch up. The requests under way may bring a quarter together, so that no broker waits for others that are idle.
     """
 
     def __init__(self, bounds: MemoryBounds, on_room: Callable[[], None]) -> None:
@@ -61,12 +63,11 @@ class FetchMemory:
         if self.used + answer > self.bounds.total:
             return {}
         most = 1 if self.is_scarce else self.bounds.partition
-        eighths = (self.held + answer) * 8 / self.bounds.total
-        paces = {True, *([None] if eighths <= 7 else ()), *([False] if eighths <= 6 else ())}
+        filled = (self.held + answer) / self.bounds.total
         return {
             key: feed
             for key, feed in feeds.items()
-            if feed.size + feed.batches * self.bounds.batch < most and feed.is_quick in paces
+            if feed.size + feed.batches * self.bounds.batch < most and filled <= LIMITS[feed.is_quick]
         }
 
     @contextlib.contextmanager

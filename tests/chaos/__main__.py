@@ -23,17 +23,14 @@ from tests.chaos.hand_overs import HandOvers
 from tests.chaos.matrix import Row
 from tests.chaos.own_recorders import TRANSFORM, is_dropped
 from tests.chaos.recorder import Recorder
-from tests.chaos.rows import ROWS
+from tests.chaos.rows import ROWS, rows_for
 from tests.chaos.shared import SharedRecorder, settings
 from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 
 RANDOM = "random"
 ANY = "any of them, at random"
-MODES = (
-    " (active/active)",
-    " (with a transform)",
-    " (whole batches)",
-)  # what results are named after, besides their row
+# What results are named after, besides their row.
+MODES = (" (active/active)", " (with a transform)", " (whole batches)")
 ROUNDS_TOGETHER = 5  # at random, in one recording
 LONG = 15.0  # seconds without progress that one wants to know the reason of
 
@@ -207,8 +204,8 @@ def main() -> int:
     mode = next((name for name, wanted in modes if wanted), "")
     if asked.transform:
         Recorder.drops = staticmethod(is_dropped)
-    own = {name: row for name, row in ROWS.items() if asked.batches or not row.wire}
-    rows_ = {n: row for n, row in own.items() if not shared or (row.everywhere and row.recorder is Recorder)}
+    known = rows_for(asked.batches)
+    rows_ = {n: row for n, row in known.items() if not shared or (row.everywhere and row.recorder is Recorder)}
     names = (
         asked.rows.split(",")
         if asked.rows

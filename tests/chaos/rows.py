@@ -13,3 +13,8 @@ def _number(row: Row) -> int:
 
 ROWS = dict(sorted(ENTERED.items(), key=lambda item: _number(item[1])))
 MODULES = (clusters, headers, neighbours, processes, records, wire)
+
+
+def rows_for(batches: bool) -> dict[str, Row]:
+    """The rows that a service can play which copies whole batches, or record by record."""
+    return {name: row for name, row in ROWS.items() if batches or not row.wire}

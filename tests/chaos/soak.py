@@ -26,7 +26,7 @@ from tests.chaos.__main__ import Total, play, table
 from tests.chaos.arena import Arena
 from tests.chaos.matrix import Row
 from tests.chaos.recorder import Recorder
-from tests.chaos.rows import ROWS
+from tests.chaos.rows import rows_for
 from tests.harness.plots import plot_style
 
 EVERY = 60.0  # seconds from one fault to the next
@@ -171,11 +171,7 @@ def main() -> int:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
-    rows = [
-        row
-        for key, row in ROWS.items()
-        if row.everywhere and key not in ENDS_A_PROCESS and (asked.batches or not row.wire)
-    ]
+    rows = [row for key, row in rows_for(asked.batches).items() if row.everywhere and key not in ENDS_A_PROCESS]
     total, moments, seed = Total("soak"), list[float](), asked.seed
     with (
         tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as directory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -238,6 +238,16 @@ OLD = "has copied them before it had active_active: true"
 ONE = "only one of the flows has active_active: true"
 
 
+def refusals(
+    source: LocalCluster, target: LocalCluster, run: str, tmp_path: Path, other: str, own: Mapping[str, Any]
+) -> str:
+    """Why a flow of topic `t<run>` with these keys would not run, as far as that is about the flow `other`."""
+    topic = f"t{run}"
+    names = {"target_alias": f"two{run}", "flow": {"replication_policy": "identity", **own}}
+    view = other_flows(source, target, f"one{run}", tmp_path, topic, **names).look({topic: topic})
+    return " ".join(str(note) for note in view.refusals if other in str(note))
+
+
 def test_a_flow_that_comes_back_is_accepted_if_both_carry_the_mark(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -252,11 +262,8 @@ def test_a_flow_that_comes_back_is_accepted_if_both_carry_the_mark(
     latest = {"topic_settings": {topic: {"start": "latest"}}}
 
     def said(plan: Plan, **own: Any) -> str:
-        """Why our flow would not run."""
         produce(source_cluster.bootstrap, control, [Made(b"plan", plan.encode())])
-        names = {"target_alias": f"two{run}", "flow": {"replication_policy": "identity", **own}}
-        view = other_flows(source_cluster, target_cluster, f"one{run}", tmp_path, topic, **names).look({topic: topic})
-        return " ".join(str(note) for note in view.refusals if f"back{run}" in str(note))
+        return refusals(source_cluster, target_cluster, run, tmp_path, f"back{run}", own)
 
     assert "records would be copied in a cycle: " in said(before)
     assert not said(now, **MARK)
@@ -280,11 +287,8 @@ def test_what_a_flow_that_has_ended_has_copied_is_not_copied_again(
     lives = Plan("them", 1, known, (), clusters=(here, there), origins={topic: (here,)})
 
     def said(plan: Plan, **own: Any) -> str:
-        """Why our flow would not run."""
         produce(target_cluster.bootstrap, control, [Made(b"plan", plan.encode())])
-        names = {"target_alias": f"two{run}", "flow": {"replication_policy": "identity", **own}}
-        view = other_flows(source_cluster, target_cluster, f"one{run}", tmp_path, topic, **names).look({topic: topic})
-        return " ".join(str(note) for note in view.refusals if f"gone{run}" in str(note))
+        return refusals(source_cluster, target_cluster, run, tmp_path, f"gone{run}", own)
 
     again, both = f"records of {topic} that flow gone{run}->two{run} has copied to two{run} would be", "both write to"
     assert both in said(lives, **MARK) and again not in said(lives, **MARK)

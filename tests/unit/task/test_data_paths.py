@@ -76,6 +76,13 @@ class Task(World):
         until("released", lambda: copier.snapshot.state is State.RELEASED)
         self.paths.end(copier)
 
+    def leaves(self, why: LeaveBatchPath) -> None:
+        """Have a partition join the task, and leave the batch path."""
+        copier = batches(self.joins())
+        self.ends(copier)
+        copier.left = why
+        self.paths.end(copier)
+
     @property
     def path(self) -> tuple[str, str]:
         found = self.paths.of(HERE)
@@ -195,10 +202,7 @@ def test_what_a_batch_copier_finds_too_old_is_so_for_the_task(
 ) -> None:
     """The target did not answer when it was asked first."""
     task = make(away())
-    copier = batches(task.joins())
-    task.ends(copier)
-    copier.left = LeaveBatchPath(TARGET, 0)
-    task.paths.end(copier)
+    task.leaves(LeaveBatchPath(TARGET, 0))
     other = task.paths.copier(Partition("t", 1), TOPIC, StartPoint(0), False)
     assert isinstance(other, RecordCopier) and task.paths.of(Partition("t", 1)).reason == TARGET
     again, begun = records(task.joins()), task.time
@@ -243,10 +247,7 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
 
     monkeypatch.setattr(data_paths, "boundary", boundary)
     task = make(away())
-    copier = batches(task.joins())
-    task.ends(copier)
-    copier.left = LeaveBatchPath("log_append_time", 7, 9)
-    task.paths.end(copier)
+    task.leaves(LeaveBatchPath("log_append_time", 7, 9))
     again = records(task.joins())
     assert task.path == (RECORDS, "log_append_time") and task.moves.get() == StartFetching(again)
     task.paths.keep([again])
@@ -277,10 +278,7 @@ def test_an_end_that_comes_too_late_is_looked_for_again_soon(
 
     monkeypatch.setattr(data_paths, "boundary", boundary)
     task = make(away())
-    copier = batches(task.joins())
-    task.ends(copier)
-    copier.left = LeaveBatchPath("log_append_time", 0, 1)
-    task.paths.end(copier)
+    task.leaves(LeaveBatchPath("log_append_time", 0, 1))
     again = records(task.joins())
     arrive(again, 0, 3)
     task.run(1)
@@ -306,10 +304,7 @@ def test_who_is_let_go_before_its_end_is_still_kept_off_the_batch_path(
 
     monkeypatch.setattr(data_paths, "boundary", boundary)
     task = make(away())
-    copier = batches(task.joins())
-    task.ends(copier)
-    copier.left = LeaveBatchPath("log_append_time", 7, 9)
-    task.paths.end(copier)
+    task.leaves(LeaveBatchPath("log_append_time", 7, 9))
     again = records(task.joins())
     task.time += 2 * FIRST_STAY
     task.paths.keep([again])
@@ -326,10 +321,7 @@ def test_who_is_let_go_before_its_end_is_still_kept_off_the_batch_path(
 
 def test_a_position_within_a_batch_is_copied_to_the_batchs_end_only(make: Callable[[Flow], Task]) -> None:
     task = make(away())
-    copier = batches(task.joins())
-    task.ends(copier)
-    copier.left = LeaveBatchPath(WITHIN_BATCH, 7, 9)
-    task.paths.end(copier)
+    task.leaves(LeaveBatchPath(WITHIN_BATCH, 7, 9))
     again = records(task.joins())
     assert task.path == (RECORDS, WITHIN_BATCH)
     again.buffer.reached(20)
@@ -355,10 +347,7 @@ def test_changed_settings_end_the_batch_path(make: Callable[[Flow], Task]) -> No
 
 def test_a_topic_that_is_another_one_begins_anew(make: Callable[[Flow], Task]) -> None:
     task = make(away())
-    copier = batches(task.joins())
-    task.ends(copier)
-    copier.left = LeaveBatchPath("recreated", 7)
-    task.paths.end(copier)
+    task.leaves(LeaveBatchPath("recreated", 7))
     records(task.joins())
     other = replace(TOPIC, topic_id="b3RoZXItb3RoZXItb3RoZQ")
     assert isinstance(task.paths.copier(HERE, other, StartPoint(0), False), SupervisedBatchCopier)
