@@ -72,11 +72,17 @@ class BatchPath:
         asyncio.run(self._run(until))
 
     def copy_all(self) -> None:
-        """Copy until the target has as many records as the source has now."""
-        wanted = oracle.count(oracle.read(self.source, self.topic))
-        before = oracle.count(oracle.read(self.target, self.remote))
+        """Copy until the positions are behind all records that the source has now.
+
+        The records of the target are not counted: a transaction whose end was asked for may end after they were read.
+        """
+        read = oracle.read(self.source, self.topic)
+        ends = {number: records[-1].offset + 1 for number, records in read.items() if records}
         self.again()
-        self.run(lambda: before + self.copied >= wanted)
+        self.run(lambda: all(self._offset(number) >= end for number, end in ends.items()))
+
+    def _offset(self, number: int) -> int:
+        return self.books[number].known.offset if number in self.books else -1
 
     async def _run(self, until: Callable[[], bool]) -> None:
         source, target = (Cluster(access(each.properties)) for each in (self.flow.source, self.flow.target))
