@@ -274,9 +274,13 @@ def shared(brokers: Addresses, shared_service: Service, prefix: str, data_path: 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Have a test fail in CI if it is skipped though it could run."""
-    return _judge_skip((yield))
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Have a test fail in CI if it is skipped though it could run; say what a shared service did while one failed."""
+    report = _judge_skip((yield))
+    service = item.funcargs.get("shared_service") if isinstance(item, pytest.Function) else None
+    if report.failed and isinstance(service, Service):
+        report.sections.append(("shared service", f"{service.tail(200)}\n{service.shown()}"))
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
