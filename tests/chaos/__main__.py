@@ -192,7 +192,10 @@ def options() -> argparse.Namespace:
     either.add_argument("--batches", action="store_true", help="with data_path: auto, and hand-overs during all faults")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
     parser.add_argument("--json", type=Path, help="add the results to those of this file")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if unknown := set((asked.rows or "").split(",")) - {"", *rows_for(asked.batches)}:
+        parser.error(f"no row is called {', '.join(sorted(unknown))}, or it needs --batches")
+    return asked
 
 
 def main() -> int:
