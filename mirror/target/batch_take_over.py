@@ -14,6 +14,7 @@ from mirror.model import Position, Topic
 from mirror.settings import Flow
 from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, failed, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
+from mirror.target.open_transactions import ask_holding_producer
 from mirror.target.position_metadata import decoded, terminated
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
@@ -140,7 +141,8 @@ async def _settled(target: Cluster, owner: Owner) -> int:
     high = await _end(target, owner, stable=False)
     while await _end(target, owner, stable=True) < high:
         if time.monotonic() > deadline:
-            raise PositionUnstable(held(f"{owner.remote}-{owner.partition}"))
+            producer = await ask_holding_producer(target, *owner.where)
+            raise PositionUnstable(held(f"{owner.remote}-{owner.partition}", producer))
         await asyncio.sleep(LOOK_INTERVAL)
     return high
 

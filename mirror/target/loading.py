@@ -43,9 +43,10 @@ class Tokens:
         return identity == self._identity and number.isdecimal() and len(number) < _NUMBER_MAX and int(number) > began
 
 
-def held(what: str) -> str:
+def held(what: str, producer: str = "") -> str:
     """The reason, for people: an open transaction holds a position, or a remote partition."""
-    return f"{what} is held by an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
+    book = "docs/runbooks/MirrorPartitionRetrying.md"
+    return f"{what} is held by an open transaction{producer}; should that last, see {book}"
 
 
 def doubtful(where: str, token_topic: str) -> str:

@@ -18,6 +18,7 @@ from mirror.kafka.renewed import Renewed
 from mirror.model import Position
 from mirror.settings import Cluster
 from mirror.target.loading import LOOK_INTERVAL, TIMEOUT, Tokens, doubtful, held
+from mirror.target.open_transactions import holding_producer
 from mirror.target.position_metadata import decoded, encoded
 
 KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
@@ -50,7 +51,7 @@ class PositionReader:
     """
 
     def __init__(self, cluster: Cluster, group: str, token_topic: str) -> None:
-        self._cluster = cluster.alias
+        self._target = cluster
         self._group = group
         self._token_topic = token_topic
         self.tokens = Tokens()
@@ -140,7 +141,7 @@ class PositionReader:
         high = self.end(remote, partition)
         while self._bounds(self._stable, remote, partition)[1] < high:
             if time.monotonic() > deadline:
-                raise PositionUnstable(held(f"{remote}-{partition}"))
+                raise PositionUnstable(held(f"{remote}-{partition}", holding_producer(self._target, remote, partition)))
             time.sleep(LOOK_INTERVAL)
         return high
 
@@ -222,4 +223,4 @@ class PositionReader:
 
     def _failed(self, what: str, error: KafkaError) -> ClusterAway | PartitionError:
         text = f"{what}: {error.str()}"
-        return ClusterAway(self._cluster, text) if is_away(error) else PartitionError(text, is_lasting(error))
+        return ClusterAway(self._target.alias, text) if is_away(error) else PartitionError(text, is_lasting(error))

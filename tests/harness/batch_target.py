@@ -20,6 +20,7 @@ from mirror.wire.error_codes import CODES
 from mirror.wire.metadata import NO_ID, Leader
 from mirror.wire.offsets import Offset, Offsets
 from mirror.wire.produce import ProduceAnswer, Produced
+from mirror.wire.producers import Described, OpenTransaction
 from mirror.wire.requests import Api, Request
 from mirror.wire.transactional import Entered
 from mirror.wire.writer import Writer
@@ -126,6 +127,7 @@ class Target:
             "TxnOffsetCommit": lambda: self._add_position(Cursor(body, 5, True)),
             "OffsetCommit": lambda: self._commit_token(Cursor(body, 9, True)),
             "OffsetFetch": self._position,
+            "DescribeProducers": lambda: Described(0, [OpenTransaction(PRODUCER + 1, 2, self.ends["remote"] - 10)]),
             "ListOffsets": lambda: (0, self.stable.pop(0) if self.stable else self.ends["remote"]),
         }
         return effects[kind]()

@@ -24,6 +24,7 @@ from mirror.wire.groups import list_groups
 from mirror.wire.metadata import GROUP, TRANSACTION, find_coordinators, metadata
 from mirror.wire.offsets import Offset, list_offsets, offset_commit, offset_fetch
 from mirror.wire.produce import ALL, Batch, produce
+from mirror.wire.producers import describe_producers
 from mirror.wire.requests import Request
 from mirror.wire.transactional import Identity, end_txn, init_producer_id, txn_offset_commit
 from mirror.wire.transactions import list_transactions
@@ -53,6 +54,7 @@ REQUESTS: Mapping[str, Request[Any]] = {
         offset_fetch("", [WHERE] * 2),
         list_offsets(TOPIC, 0, 0, True),
         list_transactions(),
+        describe_producers(TOPIC, 0),
         list_groups(),
     )
 }
@@ -102,6 +104,7 @@ async def _record(bootstrap: str) -> list[dict[str, Any]]:
         await connection.ask(produce(by.name, [Batch(topic, 0, data)], ALL))
         await connection.ask(txn_offset_commit(by, GROUP_NAME, {WHERE: Offset(7, "in it")}))
         await connection.ask(offset_fetch(GROUP_NAME, [WHERE]))
+        await connection.ask(describe_producers(TOPIC, 0))
         ended = await connection.ask(end_txn(by, commit))
         assert not ended.error, ended
     await connection.ask(produce("refused", [Batch(topic, 0, data), Batch(NOWHERE, 0, data)], ALL))

@@ -35,7 +35,7 @@ from tests.harness.waiting import PATIENCE, until
 @cache
 def admin(bootstrap: str) -> AdminClient:
     """An admin client that keeps still; one for each cluster, for a request dies with the last reference to it."""
-    # As mirror.clients.admin says, without it a broker that is down costs a whole core.
+    # As mirror.kafka.clients.admin says, without it a broker that is down costs a whole core.
     return AdminClient({"bootstrap.servers": bootstrap, "enable.sparse.connections": False, "log_level": 0})
 
 
@@ -252,11 +252,29 @@ def delete_group(bootstrap: str, group: str) -> None:
 
 def delete_offsets(bootstrap: str, group: str, topic: str) -> None:
     """Delete a group's offsets of a topic, as the documents tell people to: with Kafka's own tool."""
+    said = _tool(
+        "consumer.group.ConsumerGroupCommand", bootstrap, "--delete-offsets", "--group", group, "--topic", topic
+    )
+    assert "Successful" in said, said
+
+
+def open_transactions(bootstrap: str, topic: str) -> list[tuple[int, int, int]]:
+    """Producer id, epoch and start offset of those that are open on partition 0, by `kafka-transactions.sh`."""
+    asked = ("describe-producers", "--topic", topic, "--partition", "0")
+    header, *lines = (line.split("\t") for line in _tool("TransactionsCommand", bootstrap, *asked).splitlines())
+    columns = [name.strip() for name in header]
+    found = [dict(zip(columns, (each.strip() for each in line), strict=True)) for line in lines]
+    start = "CurrentTransactionStartOffset"
+    return [(int(e["ProducerId"]), int(e["ProducerEpoch"]), int(e[start])) for e in found if e[start] != "None"]
+
+
+def _tool(name: str, bootstrap: str, *asked: str) -> str:
+    """What one of Kafka's own tools prints."""
     jars = os.pathsep.join([f"{kafka_jars()}/*", f"{kafka_jars(TOOLS)}/*"])
-    command = [java(), *SHORT_LIVED, "-cp", jars, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
-    asked = ["--bootstrap-server", bootstrap, "--delete-offsets", "--group", group, "--topic", topic]
+    command = [java(), *SHORT_LIVED, "-cp", jars, f"org.apache.kafka.tools.{name}", "--bootstrap-server", bootstrap]
     ended = subprocess.run([*command, *asked], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert ended.returncode == 0 and "Successful" in ended.stdout, ended
+    assert ended.returncode == 0, ended
+    return ended.stdout
 
 
 def remove_records(bootstrap: str, topic: str, before: int, partition: int = 0) -> None:

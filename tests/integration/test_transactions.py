@@ -152,13 +152,16 @@ def it_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
     with transactional(shared.target) as to:
         if held == "records":
             put(to, remote, [b"never"])
+            ((producer_id, epoch, start),) = topics.open_transactions(shared.target, remote)
+            whose = f" of producer id {producer_id} (epoch {epoch}, start offset {start});"
         else:
+            whose = ";"  # whose it is, is told for records only
             member = Consumer({"bootstrap.servers": shared.target, "group.id": shared.group})
             to.send_offsets_to_transaction([TopicPartition(remote, 0, 0)], member.consumer_group_metadata(), 30)
             member.close()
         shared.produce(topic, Made(None, b"one"))
         said = shared_service.wait_for_event(RETRYING, topic=topic)
-        assert "held by an open transaction" in said["reason"]
+        assert f"held by an open transaction{whose}" in said["reason"]
         assert oracle.count(shared.copied(topic)) == 0
         to.abort_transaction(30)
     shared.await_same(topic)

@@ -102,8 +102,12 @@ def test_a_token_of_before_is_not_believed() -> None:
 
 def test_a_transaction_that_lasts() -> None:
     async def run() -> None:
-        with pytest.raises(PositionUnstable, match="remote-0 is held by an open transaction"):
+        said = r"remote-0 is held by an open transaction of producer id 8 \(epoch 2, start offset 90\); should"
+        with pytest.raises(PositionUnstable, match=said):
             await taking(Target(stable=[100] + [90] * 1000))
+        refused = {"DescribeProducers": [CODES["TOPIC_AUTHORIZATION_FAILED"]]}
+        with pytest.raises(PositionUnstable, match="remote-0 is held by an open transaction; should"):
+            await taking(Target(stable=[100] + [90] * 1000, kinds=refused))
         with pytest.raises(PositionUnstable, match="held by an open transaction"):
             await taking(Target(held=1000))
 

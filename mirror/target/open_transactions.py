@@ -1,0 +1,43 @@
+"""Says whose transaction holds a remote partition, so that a person can end it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mirror.errors import MirrorError, WireError
+from mirror.kafka.credentials import properties_of
+from mirror.settings import Cluster
+from mirror.wire import cluster as wire
+from mirror.wire.access import access
+from mirror.wire.producers import open_transactions
+
+
+def holding_producer(target: Cluster, remote: str, partition: int) -> str:
+    """The same as `ask_holding_producer`, for a thread that has no client of its own."""
+
+    async def asked() -> str:
+        client = wire.Cluster(access(properties_of(target)))
+        try:
+            return await ask_holding_producer(client, remote, partition)
+        finally:
+            client.close()
+
+    try:
+        return asyncio.run(asked())
+    except MirrorError:
+        return ""
+
+
+async def ask_holding_producer(client: wire.Cluster, remote: str, partition: int) -> str:
+    """The producer of the transaction that has been open longest on a remote partition, for people.
+
+    It is empty if the target does not say: it needs Read on the topic. `kafka-transactions.sh abort` takes what it has.
+    """
+    try:
+        found = await open_transactions(client, remote, partition)
+    except WireError:
+        return ""
+    if not found:
+        return ""
+    first = min(found, key=lambda each: each.start)
+    return f" of producer id {first.producer_id} (epoch {first.producer_epoch}, start offset {first.start})"
