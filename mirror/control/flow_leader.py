@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.plan import Lineage, Plan, next_generation, next_plan, unmarked
-from mirror.control.slices import slice_count
+from mirror.control.slices import Capacity, Dealer
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
@@ -50,7 +50,7 @@ class FlowLeader:
         self._changes = FileChanges(flow.target)  # since the producer was opened
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._former = ""  # the service whose plan was in force when we took the lead, until our first plan
-        self._slots = 0  # cores that the newest plan was made for
+        self._dealer = Dealer()
         self._intent: bytes | None = None  # our announcement, until a plan follows it
         self._log_level = "info"  # of the tasks
         self._recreations = 0  # how often the control topic had been recreated when we last led
@@ -179,13 +179,13 @@ class FlowLeader:
     def publish(
         self,
         topics: dict[str, Topic],
-        slots: int,
+        capacity: Capacity,
         load: Load,
         lineage: Lineage,
         remote_ids: Mapping[str, str],
         renew_interval: float,
     ) -> Plan:
-        """Write a plan for `topics` on `slots` cores, unless our newest plan says the same. Returns the newest plan.
+        """Write a plan for `topics` and `capacity`, unless our newest plan says the same. Returns the newest plan.
 
         On a recreated control topic, or over a wrong plan, the plan is always written. On a recreated one, the orders
         and decisions that were in force come before it.
@@ -197,14 +197,12 @@ class FlowLeader:
         self.check_still_leading()
         previous = self.control.plan
         ours = previous is not None and self._is_ours_and_runs(previous)
-        current = len(previous.slices) if previous and ours and slots == self._slots else 0
-        partitions = sum(topic.partitions for topic in topics.values())
-        count = slice_count(slots, self._flow.tasks_max, partitions, current)
-        self._slots = slots
+        before = previous.slices if previous else ()
+        dealt = self._dealer.deal(topics, capacity, self._flow.tasks_max, before, ours, load.rates)
         settings = TaskSettings.of(self._flow, self._log_level)
         mark_group = self._flow.group if self._flow.active_active else None
         plan = next_plan(
-            previous, self._service_id, topics, count, load, lineage, remote_ids, renew_interval, settings, mark_group
+            previous, self._service_id, topics, dealt, load, lineage, remote_ids, renew_interval, settings, mark_group
         )
         if not self.lacks_plan and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from mirror import decode
-from mirror.control.slices import Slice, assign
+from mirror.control.slices import Slice
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import OF_FLOW, Load, Parts, divided
 from mirror.errors import ForeignPlan
@@ -220,7 +220,7 @@ def next_plan(
     previous: Plan | None,
     service_id: str,
     topics: Topics,
-    slices: int,
+    dealt: tuple[Slice, ...],
     load: Load,
     lineage: Lineage,
     remote_ids: Mapping[str, str],
@@ -228,13 +228,11 @@ def next_plan(
     task_settings: TaskSettings,
     mark_group: str | None = None,
 ) -> Plan:
-    """The plan that follows `previous`: `topics` in so many slices, by the flow leader in this service.
+    """The plan that follows `previous`: `topics`, `dealt` to slices, by the flow leader in this service.
 
     `remote_ids` has the ids of the target's topics by name. `mark_group` is the group of the positions of a flow with
     the mark; None: it has no mark.
     """
-    partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
-    dealt = assign(partitions, slices, previous.slices if previous else (), load.rates)
     before = previous.throttle_parts if previous else {}
     return Plan(
         service_id=service_id,

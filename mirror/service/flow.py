@@ -13,6 +13,7 @@ from mirror.backoff import Backoff
 from mirror.control.control_topics import ALL_REPORTS, StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
+from mirror.control.slices import Capacity
 from mirror.control.throttle_shares import Load, throttles
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.logs import OnChange
@@ -129,15 +130,12 @@ class FlowRunner(threading.Thread):
                 time.sleep(backoff.next())
 
     def _lead(self, backoff: Backoff) -> None:
-        slots = self._take_lead()
-        if slots is not None:
-            self._keep_lead(slots, backoff)
+        capacity = self._take_lead()
+        if capacity is not None:
+            self._keep_lead(capacity, backoff)
 
-    def _take_lead(self) -> int | None:
-        """Become the flow leader and publish the first plan. Returns the flow's slots, None if the service is stopping.
-
-        Slots are the tasks that Spark can run at once for this flow.
-        """
+    def _take_lead(self) -> Capacity | None:
+        """Become the flow leader and publish the first plan. Returns what Spark can run; None: the service stops."""
         self._take_settings()
         self._keep_own_topics()
         self._flow_leader.check_still_leading()
@@ -150,18 +148,18 @@ class FlowRunner(threading.Thread):
             self.beat = time.monotonic()
         if self._stopping.is_set():
             return None
-        slots = self._query.slots()
+        capacity = self._query.capacity(self._flow_leader.control.claims)
         self._query.keep()  # its processes start while leadership is taken
         # Leadership is taken last: a service that cannot run the flow must not fence the one that does.
         self._flow_leader.take_lead()
         self.status.leads = True
-        self._publish(topics, slots)
+        self._publish(topics, capacity)
         if self._logged_problem.clear():
             log.info("flow recovered", extra=self._where)
         self._health.begin()
-        return slots
+        return capacity
 
-    def _keep_lead(self, slots: int, backoff: Backoff) -> None:
+    def _keep_lead(self, capacity: Capacity, backoff: Backoff) -> None:
         """Watch leadership, query and tasks, and publish a new plan when one is due; returns when the service stops."""
         led = refreshed = time.monotonic()
         decisions = self._flow_leader.control.decisions
@@ -174,12 +172,12 @@ class FlowRunner(threading.Thread):
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
-            slots, before = self._query.slots(), slots
+            capacity, before = self._query.capacity(self._flow_leader.control.claims), capacity
             has_decided = self._flow_leader.control.decisions is not decisions
             decisions = self._flow_leader.control.decisions
-            due = slots != before or has_decided or self._flow_leader.lacks_plan or self._monitor.awaits_confirmation
+            due = capacity != before or has_decided or self._flow_leader.lacks_plan or self._monitor.awaits_confirmation
             if due or is_asked_for or self.beat - refreshed >= self._flow.refresh_topics_interval:
-                self._publish(self._look(), slots)
+                self._publish(self._look(), capacity)
                 refreshed = time.monotonic()
             self._renewal.renew()
             self._sidelines.start(self._renewal.interval)
@@ -224,13 +222,13 @@ class FlowRunner(threading.Thread):
     def _on_progress(self) -> None:
         self.beat = time.monotonic()
 
-    def _publish(self, topics: dict[str, Topic], slots: int) -> None:
-        """Publish the plan that follows from `topics` and `slots`, and keep the query running for it."""
+    def _publish(self, topics: dict[str, Topic], capacity: Capacity) -> None:
+        """Publish the plan that follows from `topics` and `capacity`, and keep the query running for it."""
         self._log_changes(topics)
         lineage = self._conflict_guard.agree(topics)
         self._sidelines.leave_configs_to(self._conflict_guard.configs_kept_by)
         load, remote_ids = self._load(), self._monitor.remote_ids
-        plan = self._flow_leader.publish(topics, slots, load, lineage, remote_ids, self._renewal.interval)
+        plan = self._flow_leader.publish(topics, capacity, load, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
         self.status.retired = len(plan.retired)
         self._sidelines.mirrormaker_offsets.topics = plan.known

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -12,7 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from mirror.control.slices import Capacity
 from mirror.errors import FlowError, MirrorError
+from mirror.service.shortage import Shortage
 from mirror.settings import Flow
 from mirror.spark.failure_reason import failure_reason
 from mirror.spark.receipts import collected
@@ -35,6 +39,8 @@ class FlowQuery:
         self._spark = spark
         self._flow_count = flow_count
         self._query: StreamingQuery | None = None
+        self._shortage = Shortage()
+        self._vacant: frozenset[int] = frozenset()  # as last logged
         self._epoch_ended = threading.Event()
         self._epoch_ended.set()
 
@@ -43,9 +49,27 @@ class FlowQuery:
         """True until Spark has started, or has failed to."""
         return not self._spark.done()
 
-    def slots(self) -> int:
-        """This flow's share of the tasks that Spark can run at once; at least 1. Raises the error of Spark's start."""
-        return max(1, self._spark.result().slots() // self._flow_count)
+    def capacity(self, claims: Mapping[int, str]) -> Capacity:
+        """What Spark can run for this flow now; `claims` has the newest task of each slice.
+
+        Its share of the slots is at least 1. Raises the error of Spark's start.
+        """
+        driver, query, now = self._spark.result(), self._query, time.monotonic()
+        share = max(1, driver.slots() // self._flow_count)
+        epoch = None if query is None else driver.running_epoch(query)
+        vacant = self._shortage.vacant(epoch, claims, now)
+        self._log_vacant(vacant)
+        has_more = epoch is not None and epoch.tasks > share
+        return Capacity(share, vacant, self._shortage.lasts(has_more and driver.a_query_waits(), now))
+
+    def _log_vacant(self, vacant: frozenset[int]) -> None:
+        before, self._vacant = self._vacant, vacant
+        for index in sorted(vacant - before):
+            where = {"flow": self._flow.name, "slice": index}
+            log.warning("slice has no task, the others take its partitions", extra=where)
+            self._status.remember(f"Spark runs no task for slice {index}: the others take its partitions")
+        for index in sorted(before - vacant):
+            log.info("slice gets its partitions back", extra={"flow": self._flow.name, "slice": index})
 
     def can_run(self) -> bool:
         """False while Spark has no executors."""

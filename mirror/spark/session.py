@@ -26,6 +26,7 @@ from mirror.spark import security, shipping
 from mirror.spark.home import SparkHome
 from mirror.spark.jvm import MASTER, Jvm, OwnJvm, SubmitJvm
 from mirror.spark.run_directory import RunDirectory
+from mirror.spark.running_epoch import RunningEpoch, running_epoch, waits
 from mirror.spark.security import LOCAL
 from mirror.spark.slice_tasks import WARM_UP, WarmUpDataSource, bound
 
@@ -183,6 +184,14 @@ class SparkDriver:
         context = self.session.sparkContext._jsc.sc()
         profile = context.resourceProfileManager().defaultResourceProfile()
         return int(context.maxNumConcurrentTasks(profile))
+
+    def running_epoch(self, query: StreamingQuery) -> RunningEpoch | None:
+        """The Spark epoch that a query runs now; None if none of its tasks runs."""
+        return running_epoch(self.session.sparkContext, query.runId)
+
+    def a_query_waits(self) -> bool:
+        """True if a query has a Spark epoch of which no task runs."""
+        return waits(self.session.sparkContext)
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a flow's query. `receipts` is called for each Spark epoch, and runs it by collecting its rows."""

@@ -1,6 +1,6 @@
 """Runs queries that fail, and that are stopped, on a Spark of the service's, and prints how each query ended.
 
-It also prints what the flows' sources share.
+It also prints what the flows' sources share, and what is known of tasks for which there is no slot.
 
 A process of its own: a Spark session leaves settings of its own in the environment.
 """
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, functions
 from mirror.service_settings import Log, Spark
 from mirror.spark.failure_reason import failure_reason
 from mirror.spark.receipts import collected
+from mirror.spark.running_epoch import RunningEpoch
 from mirror.spark.session import SparkDriver
 from mirror.spark.slice_tasks import WARM_UP
 from tests.harness.waiting import until
@@ -24,6 +25,7 @@ from tests.unit.test_naming import flow
 LONG = 20_000  # characters: a stack trace of Java with some causes
 SLEEPING = "java_method('java.lang.Thread', 'sleep', 600000L)"
 TIMEOUT = 60  # seconds
+SLOTS = 2
 ATTEMPTS = 3  # at each task
 
 
@@ -62,13 +64,39 @@ def shared(driver: SparkDriver) -> int:
     return len(maps) - len({java.identityHashCode(each) for each in maps})
 
 
+def crowding_tasks(receipts: DataFrame, _: int) -> None:
+    """A Spark epoch with one task more than there are slots."""
+    collected(receipts.sparkSession.range(0, SLOTS + 1, 1, SLOTS + 1).selectExpr(SLEEPING))
+
+
+def crowded(driver: SparkDriver) -> dict[str, object]:
+    """What is known of two queries of which the first one takes all slots."""
+    first = driver.query("rate", "first", crowding_tasks)
+
+    def full() -> RunningEpoch | None:
+        epoch = driver.running_epoch(first)
+        return epoch if epoch is not None and epoch.tasks == SLOTS else None
+
+    epoch = until("all slots are taken", full)
+    assert epoch is not None
+    waited = driver.a_query_waits()
+    second = driver.query("rate", "second", crowding_tasks)
+    until("the second one waits", driver.a_query_waits)
+    runs = driver.running_epoch(second) is not None
+    found = {"waiting": sorted(epoch.waiting), "waited": waited, "second_runs": runs}
+    for query in (first, second):
+        query.stop()
+    return found
+
+
 def main() -> None:
-    """Print the endings by the sinks' names, and how many sources share a map."""
+    """Print the endings by the sinks' names, how many sources share a map, and what is known while slots are short."""
     flows = {name: flow() for name in ("one", "other")}
-    driver = SparkDriver(Spark("local[2]", {}), flows, "", Log("error", "text"), task_failures=ATTEMPTS)
+    driver = SparkDriver(Spark(f"local[{SLOTS}]", {}), flows, "", Log("error", "text"), task_failures=ATTEMPTS)
     try:
         sinks = (failing_task, hanging_task)
-        print(json.dumps({"shared": shared(driver), **{sink.__name__: ending(driver, sink) for sink in sinks}}))
+        ends = {sink.__name__: ending(driver, sink) for sink in sinks}
+        print(json.dumps({"shared": shared(driver), **ends, "crowded": crowded(driver)}))
     finally:
         driver.stop()
         driver.join(TIMEOUT)

@@ -70,8 +70,18 @@ class SparkCluster:
         return [str(process) for process in running if processes.command_holds(process, secret)]
 
     def kill(self, pid: int) -> None:
-        """SIGKILL to one executor."""
+        """SIGKILL to one executor. Its worker starts another one."""
         psutil.Process(pid).kill()
+
+    def kill_worker(self, executor: int) -> None:
+        """SIGKILL to the worker of an executor, which ends with it."""
+        psutil.Process(executor).parent().kill()  # type: ignore[union-attr]
+
+    def add_worker(self) -> None:
+        """Start one more worker."""
+        self._start_worker(self._workers)
+        self._workers += 1
+        self._await("Registering worker", self._workers)
 
     def __enter__(self) -> SparkCluster:
         self._properties.touch(0o600)
@@ -81,8 +91,7 @@ class SparkCluster:
             self._start("master.Master", "--host", host, "--port", port, "--webui-port", "0")
             self._await("I have been elected leader", 1)
             for number in range(self._workers):
-                place = ["--work-dir", str(self._directory / f"work-{number}"), "--webui-port", "0"]
-                self._start("worker.Worker", "--host", host, "--cores", "1", "--memory", "1g", *place, self.url)
+                self._start_worker(number)
             self._await("Registering worker", self._workers)
         except BaseException:
             processes.kill_marked(self._mark)
@@ -91,6 +100,10 @@ class SparkCluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         processes.kill_marked(self._mark)
+
+    def _start_worker(self, number: int) -> None:
+        place = ["--work-dir", str(self._directory / f"work-{number}"), "--webui-port", "0"]
+        self._start("worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", *place, self.url)
 
     def _start(self, name: str, *arguments: str) -> None:
         spark = find_spec("pyspark")

@@ -30,4 +30,5 @@ def test_queries_end_as_they_should_and_share_nothing() -> None:
     assert re.fullmatch(told, attempts)
     assert found["hanging_task"] == "in order"
     assert found["shared"] == 0
+    assert found["crowded"] == {"waiting": [2], "waited": False, "second_runs": False}
     assert "StackOverflowError" not in done.stderr

@@ -12,7 +12,7 @@ from mirror.control import flow_leader
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Lineage, Plan
-from mirror.control.slices import Slice
+from mirror.control.slices import Capacity, Slice
 from mirror.control.throttle_shares import Load
 from mirror.errors import FlowError, Superseded
 from mirror.model import Partition, Topic
@@ -64,8 +64,8 @@ def coordinator(topic: Log, monkeypatch: pytest.MonkeyPatch) -> Coordinator:  # 
     return found
 
 
-def publish(leader: FlowLeader, slots: int = 2) -> Plan:
-    return leader.publish(TOPICS, slots, Load(), Lineage(), {}, 3600.0)
+def publish(leader: FlowLeader, renew_interval: float = 3600.0) -> Plan:
+    return leader.publish(TOPICS, Capacity(2), Load(), Lineage(), {}, renew_interval)
 
 
 def newest(log: Log) -> Plan:
@@ -97,9 +97,9 @@ def test_a_stopping_service_does_not_end_the_one_that_has_taken_over(flow: Flow,
     old, new = leading(flow), FlowLeader(flow, "new")
     new.take_lead()
     with pytest.raises(FlowError, match="fenced"):
-        publish(old, slots=1)  # its loop has not noticed yet
+        publish(old, renew_interval=60.0)  # its loop has not noticed yet
     old.take_lead()
-    publish(old, slots=1)
+    publish(old, renew_interval=60.0)
     stops(old)
     assert newest(coordinator.log).stop and newest(coordinator.log).generation == 2
     with pytest.raises(FlowError, match="fenced"):
@@ -129,7 +129,7 @@ def test_any_other_newer_plan_ends_a_service_that_has_none_yet(flow: Flow, coord
     old, new = leading(flow), FlowLeader(flow, "new")
     new.take_lead()
     old.take_lead()
-    publish(old, slots=1)
+    publish(old, renew_interval=60.0)
     with pytest.raises(Superseded):
         new.check_still_leading()
     another = FlowLeader(flow, "another")
@@ -180,7 +180,7 @@ def test_after_the_highest_generation_the_leader_goes_on(flow: Flow, coordinator
     leader = leading(flow)
     coordinator.log.entries.append((PLAN_KEY, replace(newest(coordinator.log), generation=2**63 - 1).encode()))
     leader.check_still_leading()
-    assert publish(leader, slots=1).generation == 1 and not leader.lacks_plan
+    assert publish(leader, renew_interval=60.0).generation == 1 and not leader.lacks_plan
     new = FlowLeader(flow, "new")
     new.take_lead()
     assert publish(new).generation == 2

@@ -141,7 +141,8 @@ def test_look_after_look_each_gets_what_there_is(demands: tuple[float, ...], rea
 
 def plan_of(load: Load, previous: Plan | None = None) -> Plan:
     settings = TaskSettings.of(flow(throttle=1_000), "info")
-    return next_plan(previous, "us", {"a": Topic("r", "id", 2, 2)}, 2, load, Lineage(), {}, 1.0, settings)
+    dealt = frozenset({A0}), frozenset({Partition("a", 1)})
+    return next_plan(previous, "us", {"a": Topic("r", "id", 2, 2)}, dealt, load, Lineage(), {}, 1.0, settings)
 
 
 def test_the_plan_carries_it() -> None:

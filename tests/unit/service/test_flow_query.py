@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from mirror.control.slices import Capacity
 from mirror.errors import FlowError, MirrorError
+from mirror.service import shortage
 from mirror.service.flow_query import FlowQuery
+from mirror.spark.running_epoch import RunningEpoch
 from mirror.status.flow_status import FlowStatus
 from tests.harness.waiting import PATIENCE
 from tests.unit.test_naming import flow
@@ -40,11 +43,19 @@ class Spark:
 
     def __init__(self) -> None:
         self.cores = 4
+        self.epoch: RunningEpoch | None = None
+        self.another_waits = False
         self.queries: list[Query] = []
         self.sink: Callable[[Any, int], None] = lambda receipts, epoch: None
 
     def slots(self) -> int:
         return self.cores
+
+    def running_epoch(self, _: Query) -> RunningEpoch | None:
+        return self.epoch
+
+    def a_query_waits(self) -> bool:
+        return self.another_waits
 
     def start(self, _: object, sink: Callable[[Any, int], None]) -> Query:
         self.sink = sink
@@ -73,8 +84,32 @@ def query(spark: Spark, status: FlowStatus) -> FlowQuery:
 
 def test_a_flow_has_its_share_of_the_slots_and_at_least_one(spark: Spark, query: FlowQuery) -> None:
     for spark.cores, share in ((7, 2), (3, 1), (0, 1)):
-        assert query.slots() == share
+        assert query.capacity({}) == Capacity(share)
     assert not query.can_run()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "another_waits", "gives_way"), [(2, True, True), (1, True, False), (2, False, False)]
+)
+def test_a_flow_with_more_than_its_share_gives_way_to_one_that_has_nothing(
+    spark: Spark, query: FlowQuery, monkeypatch: pytest.MonkeyPatch, tasks: int, another_waits: bool, gives_way: bool
+) -> None:
+    monkeypatch.setattr(shortage, "WAITS_AFTER", 0.0)
+    query.keep()
+    spark.epoch, spark.another_waits = RunningEpoch(1, tasks, frozenset()), another_waits
+    assert query.capacity({}) == Capacity(1, gives_way=gives_way)
+
+
+def test_it_is_said_that_a_slice_has_no_task(
+    spark: Spark, query: FlowQuery, status: FlowStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shortage, "VACANT_AFTER", 0.0)
+    query.keep()
+    spark.epoch = RunningEpoch(1, 1, frozenset({1}))
+    assert query.capacity({1: "lost"}).vacant == query.capacity({1: "lost"}).vacant == {1}
+    assert [event.reason for event in status.events()] == [
+        "Spark runs no task for slice 1: the others take its partitions"
+    ]
 
 
 def test_there_is_one_query_and_another_one_after_it_has_ended(

@@ -1,0 +1,133 @@
+"""On a Spark cluster that loses executors, the lost one's partitions move, and the others are not disturbed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.harness import oracle
+from tests.harness.load import Load
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.spark_cluster import SparkCluster
+from tests.harness.waiting import PATIENCE
+
+PARTITIONS = 4
+MOVED_WITHIN = 15.0  # seconds
+MARGIN = 75  # records of each partition, about one second of the load
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service on a Spark cluster that copies one topic under load."""
+
+    pair: Pair
+    topic: str
+    cluster: SparkCluster
+    service: Service
+    load: Load
+
+    def slices(self) -> tuple[frozenset[int], ...]:
+        """The partitions of each slice of the newest plan."""
+        return tuple(frozenset(each.get(self.topic, ())) for each in self.pair.newest_plan()["slices"])
+
+    def claims(self) -> dict[int, list[str]]:
+        """The tasks that have claimed each slice so far."""
+        found = defaultdict[int, list[str]](list)
+        for each in oracle.read(self.pair.target, f"mirror-control.{self.pair.alias}.internal")[0]:
+            if (each.key or b"").startswith(b"claim/"):
+                found[int((each.key or b"").split(b"/")[1])].append(json.loads(each.value or b"")["task"])
+        return found
+
+    def copiers(self) -> dict[int, list[str]]:
+        """The copiers that have reported each partition so far, in the order in which they came."""
+        found = defaultdict[int, list[str]](list)
+        for records in oracle.read(self.pair.target, f"mirror-status.{self.pair.alias}.internal").values():
+            for each in records:
+                topic, _, number = (each.key or b"").decode().rpartition("/")
+                copier = json.loads(each.value or b"")["incarnation"]
+                if topic == self.topic and copier not in found[int(number)]:
+                    found[int(number)].append(copier)
+        return found
+
+    def await_copied(self, what: str) -> float:
+        """Wait until each partition has records that came after this call; returns the seconds."""
+        begun = time.monotonic()
+        wanted = {number: self.load.counts.committed[self.topic, number] + MARGIN for number in range(PARTITIONS)}
+
+        def copied() -> bool:
+            positions = self.service.positions(self.topic)
+            return all((positions.get(number) or 0) > count for number, count in wanted.items())
+
+        self.service.wait_for(f"every partition copied {what}", copied)
+        return time.monotonic() - begun
+
+    def has_spread(self) -> bool:
+        """True if two executors have a task each, and each slice of the plan has partitions."""
+        busy = [workers for workers in self.cluster.executors().values() if workers]
+        return len(busy) == 2 and [bool(each) for each in self.slices()] == [True, True]
+
+    def busy(self) -> int:
+        """The process id of an executor that has a task."""
+        return min(pid for pid, workers in self.cluster.executors().items() if workers)
+
+
+@contextmanager
+def running(pair: Pair, directory: Path, workers: int, **flow: object) -> Iterator[Running]:
+    """A service whose two slices run on a Spark cluster. In the end nothing is lost or doubled."""
+    topic = pair.topic("slots", PARTITIONS)
+    with SparkCluster(directory, workers) as cluster:
+        service = Service(pair.settings(flow, spark=cluster.settings), directory)
+        with Load(pair.source, {topic: PARTITIONS}, rate=75 * PARTITIONS) as load, service:
+            found = Running(pair, topic, cluster, service, load)
+            service.wait_for("a task on each of two executors", found.has_spread, 2 * PATIENCE)
+            found.await_copied("at first")
+            yield found
+            load.stop()
+            pair.await_same(topic)
+            assert service.terminate() == 0, service.tail()
+    pair.assert_settled(topic)
+
+
+def test_without_a_free_slot_the_others_copy_until_there_is_one(pair: Pair, tmp_path: Path) -> None:
+    with running(pair, tmp_path, workers=2) as run:
+        slices, claims, copiers = run.slices(), run.claims(), run.copiers()
+
+        run.cluster.kill_worker(run.busy())
+        assert run.await_copied("after a worker was lost") < MOVED_WITHIN
+        (lost,) = [index for index, each in enumerate(run.slices()) if not each]
+        assert len(run.slices()) == 2 and run.claims() == claims, "no other task has begun"
+        kept = slices[1 - lost]
+        assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+
+        run.cluster.add_worker()
+        run.service.wait_for("its partitions back", run.has_spread)
+        assert run.await_copied("after a worker was added") < MOVED_WITHIN
+        assert run.slices() == slices
+        assert {index: len(each) for index, each in run.claims().items()} == {
+            index: len(each) + (index == lost) for index, each in claims.items()
+        }
+        assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_an_executor_that_is_lost_interrupts_no_other_task(pair: Pair, tmp_path: Path, workers: int) -> None:
+    """With three workers another one is free. With two, the worker of the lost executor starts another executor."""
+    with running(pair, tmp_path, workers, tasks_max=2) as run:
+        slices, claims, copiers = run.slices(), run.claims(), run.copiers()
+        run.cluster.kill(run.busy())
+        assert run.await_copied("after an executor was lost") < MOVED_WITHIN
+        run.service.wait_for("another task has its slice", lambda: run.claims() != claims and run.has_spread())
+        (lost,) = [index for index, each in run.claims().items() if each != claims[index]]
+        assert run.slices() == slices
+        kept = slices[1 - lost]
+        assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
