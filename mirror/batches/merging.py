@@ -23,7 +23,8 @@ _LENGTH_AT = 8
 _DIFFERENCE = 2**63  # of two timestamps; one that is larger can't be written
 _MORE = 0x80  # a byte of a varint with more bytes after it
 _SHORTS = 2**13
-_SHORT = [varints.write(number) for number in range(_SHORTS + 8)]  # more than _SHORTS: a record's head is longer
+_SHORT = [varints.write(number) for number in range(_SHORTS + 16)]  # more than _SHORTS: a record's head is longer
+_MOST = _SHORTS - SMALL  # records: a batch that has more gets no others, so that the place of each is in _SHORT
 _ZEROS = b"\0\0\0"
 _PAYLOAD = HEADER - CRC_FROM
 # How the only record of a batch begins as nearly all producers write it, by the bytes of the record with its length:
@@ -66,11 +67,11 @@ def _run(data: memoryview, at: int, most: int, position: int, room: int) -> tupl
 
     That is None if the run stays as it is: it is none, or only one batch, or would not become smaller.
     """
-    begin, parts, batches, count = at, list[bytes](), 0, 0
+    begin, parts, whole, batches, count = at, list[bytes](), 0, 0, 0
     offset, _, leader, _, _, _, _, base, newest, _ = _FIELDS.unpack_from(data, at)
     first = max(offset, position)
     most, end = min(most, len(data) - HEADER + 1), min(begin + room, len(data))
-    while at < most:
+    while at < most and count <= _MOST:
         offset, length, epoch, version, crc, flags, delta, time, last, records = _FIELDS.unpack_from(data, at)
         after = at + LENGTH_FROM + length
         if (
@@ -85,14 +86,14 @@ def _run(data: memoryview, at: int, most: int, position: int, room: int) -> tupl
         if records == 1 and (singles := _singles(data, at, (most, end), first + count, count, base, parts)):
             at, epoch, last, records = singles
             batches += records
-        elif crc32c(body := bytes(data[at + CRC_FROM : after])) == crc and _move(
-            body[_PAYLOAD:], records, time - base, count, parts
+        elif crc32c(data[at + CRC_FROM : after]) == crc and _move(
+            bytes(data[at + HEADER : after]), records, time - base, count, parts
         ):
             at, batches = after, batches + 1
         else:
             break
-        count, leader, newest = count + records, epoch, max(newest, last)
-    batch = batch_of(parts, count, (base, newest), first, leader) if batches > 1 else None
+        whole, count, leader, newest = len(parts), count + records, epoch, max(newest, last)
+    batch = batch_of(parts[:whole], count, (base, newest), first, leader) if batches > 1 else None
     return at, batch if batch is not None and len(batch) < at - begin else None
 
 
@@ -106,7 +107,7 @@ def _singles(
     most, end = bounds
     count, newest, leader = before, -_DIFFERENCE, -1
     expected -= before
-    while at < most and count < _SHORTS:
+    while at < most and count <= _MOST:
         offset, length, epoch, version, crc, flags, delta, time, last, records = _FIELDS.unpack_from(data, at)
         after = at + LENGTH_FROM + length
         later, plain = time - base, _PLAIN.get(length)
@@ -118,13 +119,14 @@ def _singles(
             or records != 1
             or after > end
             or offset != expected + count
-            or not 0 <= later < _SHORTS
+            or not -_DIFFERENCE <= later < _DIFFERENCE
         ):
             break
         body = bytes(data[at + CRC_FROM : after])
         if not body.startswith(plain, _PAYLOAD) or crc32c(body) != crc:
             break
-        when, index, content = _SHORT[later], _SHORT[count], body[_PAYLOAD + len(plain) :]
+        when = _SHORT[later] if 0 <= later < _SHORTS else varints.write(later)
+        index, content = _SHORT[count], body[_PAYLOAD + len(plain) :]
         parts += (_SHORT[1 + len(when) + len(index) + len(content)], b"\0", when, index, content)
         at, count, leader = after, count + 1, epoch
         newest = last if last > newest else newest
@@ -134,9 +136,9 @@ def _singles(
 def _move(data: bytes, records: int, later: int, before: int, parts: list[bytes]) -> bool:
     """Add the records of a batch to those of one that begins `later` ms earlier: their parts. `before` are there.
 
-    False if they can't be there, or are not as a producer writes them. Then nothing was added.
+    False if they can't be there, or are not as a producer writes them. Then some of their parts may have been added.
     """
-    at, moved = 0, list[bytes]()
+    at = 0
     try:
         for number in range(records):
             size, begin = data[at], at + 1
@@ -153,16 +155,13 @@ def _move(data: bytes, records: int, later: int, before: int, parts: list[bytes]
             if size & 1 or data[place] != 2 * number or place >= at or not -_DIFFERENCE <= difference < _DIFFERENCE:
                 return False
             written = _SHORT[difference] if 0 <= difference < _SHORTS else varints.write(difference)
-            index = before + number
-            head = data[begin : begin + 1] + written + (_SHORT[index] if index < _SHORTS else varints.write(index))
+            head = data[begin : begin + 1] + written + _SHORT[before + number]
             size = len(head) + at - place - 1
-            moved += (_SHORT[size] if size < _SHORTS else varints.write(size), head, data[place + 1 : at])
+            parts.append((_SHORT[size] if size < _SHORTS else varints.write(size)) + head)
+            parts.append(data[place + 1 : at])
     except (IndexError, Malformed):
         return False
-    if at != len(data):
-        return False
-    parts += moved
-    return True
+    return at == len(data)
 
 
 def _doubled(data: bytes, at: int) -> tuple[int, int]:

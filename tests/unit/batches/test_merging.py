@@ -108,9 +108,15 @@ def test_single_records_become_what_a_producer_writes(made: list[tuple[int, int,
     assert_as_written(parts)
 
 
-def test_very_many_single_records_become_one_batch() -> None:
-    """Also those whose place in the batch is not written by a table."""
-    assert_as_written([[(n, n // 50, Content(None, b"%d" % n, ()))] for n in range(8_300)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_batch_has_no_more_records_than_there_are_places_in_a_table(count: int) -> None:
+    made = [(n, 7 * n, Content(None, b"%d" % n, ())) for n in range(8_300)]
+    data = b"".join(batches.batch(made[at : at + count]) for at in range(0, len(made), count))
+    first, second = merge(data)
+    assert 8_000 < first.records <= 2**13 and second.last == made[-1][0]
+    for found in (first, second):
+        (written,) = walk(memoryview(batches.batch(made[found.first : found.last + 1])))
+        assert replace(found, data=written.data, epoch=written.epoch) == written and found.payload == written.payload
 
 
 def assert_as_written(parts: list[list[tuple[int, int, Content]]]) -> None:
