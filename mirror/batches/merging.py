@@ -16,7 +16,7 @@ from mirror.batches.headers import CRC_FROM, FORMAT, HEADER, LENGTH_FROM
 from mirror.errors import Malformed
 
 SMALL = 16  # records; to write more of them anew takes us longer than a request
-MERGED_MAX = 2**20  # bytes of the batches that become one
+MERGED_MAX = 2**20  # bytes of the batches that become one, where nothing asks for less
 _FIELDS = struct.Struct(">qiibIhiqq14xI")  # of the header of a batch, without those of its producer
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
@@ -43,7 +43,7 @@ def merged(data: memoryview, position: int, most: int, largest: int) -> memoryvi
     """
     at = to = 0
     while at < most and at <= len(data) - HEADER:
-        after, batch = _run(data, at, most, position, min(largest, MERGED_MAX))
+        after, batch = _run(data, at, most, position, largest)
         if after == at:
             after += LENGTH_FROM + int(_LENGTH.unpack_from(data, at + _LENGTH_AT)[0])
         if not at < after <= len(data):
