@@ -12,12 +12,13 @@ from typing import Self
 
 from mirror.batches.fitting import RECORDS_MAX
 from mirror.batches.headers import RecordBatch
+from mirror.batches.merging import MERGED_MAX
 from mirror.errors import WireError
 from mirror.wire.fetch import TopicKey
 
 QUICK = 1.0  # seconds
 
-Largest = Callable[[], int]  # bytes of a batch that the target takes, as far as is known now
+Largest = Callable[[], int]  # bytes of a batch that the target takes, or that others become, as far as is known now
 
 
 class LeaveBatchPath(Exception):
@@ -113,13 +114,21 @@ class Feed:
     """One partition: what is asked for next, and what was read and waits. It belongs to one event loop."""
 
     def __init__(
-        self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest, on_room: Callable[[], None]
+        self,
+        topic: TopicKey,
+        partition: int,
+        position: int,
+        epoch: int,
+        largest: Largest,
+        on_room: Callable[[], None],
+        largest_merged: Largest = lambda: MERGED_MAX,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.position = position  # of what is asked for next
         self.epoch = epoch  # of the leader that appended the batch before it; -1: not known
         self.largest = largest
+        self.largest_merged = largest_merged
         self.stable = -1  # the source's last stable offset, once it is known
         self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
         self.looked_at = -1  # its position when the fetcher last looked whether it moves

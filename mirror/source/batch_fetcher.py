@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from mirror.backoff import Backoff
+from mirror.batches.merging import MERGED_MAX
 from mirror.errors import Refused, Unavailable, WireError
 from mirror.model import BATCH_BYTES
 from mirror.source.batch_feed import Feed, Largest, LeaveBatchPath
@@ -32,10 +33,16 @@ class BatchFetcher:
         self._watching = asyncio.create_task(self._watch())
 
     def open(
-        self, topic: TopicKey, partition: int, position: int, epoch: int = -1, largest: Largest = lambda: BATCH_BYTES
+        self,
+        topic: TopicKey,
+        partition: int,
+        position: int,
+        epoch: int = -1,
+        largest: Largest = lambda: BATCH_BYTES,
+        largest_merged: Largest = lambda: MERGED_MAX,
     ) -> Feed:
         """Begin to fetch a partition, at `position`. `epoch` is that of the record before it."""
-        feed = Feed(topic, partition, position, epoch, largest, self.wake)
+        feed = Feed(topic, partition, position, epoch, largest, self.wake, largest_merged)
         self.place(feed)
         return feed
 

@@ -24,7 +24,8 @@ def read(feed: Feed, fetched: PartitionAnswer, held: Held, bounds: MemoryBounds)
     """
     fits, largest = list[RecordBatch](), min(feed.largest(), bounds.largest)
     try:
-        records = merged(fetched.records, feed.position, bounds.partition_answer, largest)
+        most = min(largest, feed.largest_merged())
+        records = merged(fetched.records, feed.position, bounds.partition_answer, most)
         found = [batch for batch in walk(records, bounds.partition_answer) if batch.last >= feed.position]
         if not found:
             raise Malformed("no batch has the position")

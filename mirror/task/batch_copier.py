@@ -132,7 +132,8 @@ class BatchCopier:
             if self._against:
                 raise self._left(self._against)
             largest = partial(self._services.plan.largest, partition.topic)
-            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, largest)
+            merged = partial(self._services.limits.at_once, partition.topic)
+            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, largest, merged)
             self.feed, self._idle = feed, False
             try:
                 while True:

@@ -10,11 +10,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mirror.batches.merging import MERGED_MAX
 from mirror.clock import Clock
 from mirror.control.throttle_shares import OF_FLOW, Share
 from mirror.text import byte_rate
 
 BURST = 0.5  # seconds: bytes that were not used in this time may be copied now, beyond the rate
+AT_ONCE = 0.25  # seconds: a batch can't be divided, so one that takes longer would come in a burst
 GROW_AFTER = 5.0  # seconds after a new plan until a share grows: until then, other tasks may have their larger ones
 
 
@@ -80,6 +82,10 @@ class RateLimits:
     def of(self, topic: str) -> tuple[Bucket, ...]:
         """The buckets from which partitions of the topic need a turn each, in this order; empty without a throttle."""
         return self._of_topic.get(topic, self._of_others)
+
+    def at_once(self, topic: str) -> int:
+        """Bytes of small batches of the topic that may become one: those of AT_ONCE, at most MERGED_MAX."""
+        return min([MERGED_MAX, *(int(bucket.share.rate * AT_ONCE) for bucket in self.of(topic))])
 
     def follow(self, shares: Mapping[str, Share]) -> bool:
         """Follow the newest plan's shares. True if turns are void now: whoever waits has to ask again.

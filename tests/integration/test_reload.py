@@ -34,8 +34,8 @@ SUCCEEDED_AT = "mirror_config_last_reload_success_timestamp_seconds"
 FOLLOWED = "task follows settings of the plan"
 GROUP_ROUND = "mirror_group_round_timestamp_seconds"
 THROTTLED = "mirror_throttled_partitions"
-BY_RECORDS = pytest.mark.one_path  # small batches become one of 1 MiB, which is more than this throttle's second
 THROTTLE = 200_000  # bytes per second
+BATCH = 10  # records of 1 kB: one path divides them, the other one merges them, to what comes in a moment
 RATE = 250  # records per second
 TURNS, WINDOW = 2, 2  # of a topic that comes and goes, and seconds without a change
 
@@ -232,14 +232,14 @@ def test_running_tasks_take_another_policy(flow: Pair, own: Pair, service: Servi
     assert topics.partitions(flow.target, flow.remote(topic)) == 0
 
 
-@BY_RECORDS
+@pytest.mark.both_paths
 def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service: Service, settings: Settings) -> None:
     first, topic = flow.prefix + "first", flow.topic("throttled", 2)
-    workers = service.worker_pids()
     for partition in range(2):
-        flow.produce(topic, *map(sized(1_000), range(4_000)), partition=partition)
-    change(service, settings, {"topic_settings": {topic: {"throttle": THROTTLE}}})
+        flow.produce(topic, *map(sized(1_000), range(4_000)), partition=partition, batch_num_messages=BATCH)
+    change(service, settings, {"topics": [f"{flow.prefix}.*"], "topic_settings": {topic: {"throttle": THROTTLE}}})
     service.wait_for("it is told", lambda: service.metric(THROTTLED, topic=topic, by="throttle") == 2)
+    workers = service.worker_pids()
     assert service.metric("mirror_topic_throttle_bytes_per_second", topic=topic) == THROTTLE
     assert "slowed down by the topic's throttle of 200 kB/s" in service.get("/status")[1]
     began = time.monotonic()
@@ -259,7 +259,7 @@ def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service
     assert service.worker_pids() == workers
 
 
-@BY_RECORDS
+@pytest.mark.one_path  # on the batch path it has not been seen to pass yet
 def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, service: Service, settings: Settings) -> None:
     """Each of the two has one of the partitions, and a backlog there that would take the whole throttle."""
     topic = flow.prefix + "first"

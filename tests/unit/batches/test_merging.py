@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +90,44 @@ def test_a_run_becomes_one_batch(counts: list[int], first: int) -> None:
         at += count
     (batch,) = merge(data, first)
     assert (batch.first, batch.last, batch.records) == (first, at - 1, sum(counts)) and len(batch.data) < len(data)
+
+
+# Lengths at which a record's own length takes one more byte, or is not written by a table; and any time.
+lengths = st.one_of(st.integers(0, 80), st.integers(8_170, 8_200))
+ages = st.one_of(st.integers(0, 200), st.integers(-3, 3), st.integers(8_180, 8_200), st.integers(-(2**40), 2**40))
+
+
+@given(st.lists(st.tuples(lengths, ages, st.sampled_from([1, 1, 1, 2])), min_size=2), st.sampled_from([-9, 10**12]))
+@example([(1, 0, 1), (1, 0, 1)], -9)
+def test_single_records_become_what_a_producer_writes(made: list[tuple[int, int, int]], since: int) -> None:
+    """One batch with the same bytes as if it had been written at once, where batches with more records are between."""
+    parts, at = list[list[tuple[int, int, Content]]](), 2**40
+    for size, age, count in made:
+        parts.append([(at + n, since + age + n, Content(None, b"x" * size, ())) for n in range(count)])
+        at += count
+    assert_as_written(parts)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_batch_has_no_more_records_than_there_are_places_in_a_table(count: int) -> None:
+    made = [(n, 7 * n, Content(None, b"%d" % n, ())) for n in range(8_300)]
+    data = b"".join(batches.batch(made[at : at + count]) for at in range(0, len(made), count))
+    first, second = merge(data)
+    assert 8_000 < first.records <= 2**13 and second.last == made[-1][0]
+    for found in (first, second):
+        (written,) = walk(memoryview(batches.batch(made[found.first : found.last + 1])))
+        assert replace(found, data=written.data, epoch=written.epoch) == written and found.payload == written.payload
+
+
+def assert_as_written(parts: list[list[tuple[int, int, Content]]]) -> None:
+    data = b"".join(batches.batch(each) for each in parts)
+    (whole,) = walk(memoryview(batches.batch([record for each in parts for record in each])))
+    found = merge(data, whole.first)
+    if len(whole.data) >= len(data):
+        assert b"".join(bytes(each.data) for each in found) == data, "it would become larger"
+        return
+    assert [each.payload for each in found] == [whole.payload]
+    assert replace(found[0], data=whole.data, epoch=whole.epoch) == whole
 
 
 def test_what_ends_a_run() -> None:

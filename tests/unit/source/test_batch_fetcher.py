@@ -533,6 +533,24 @@ def test_a_long_run_of_small_batches_is_merged_or_goes_by_records() -> None:
     asyncio.run(run())
 
 
+def test_small_batches_become_no_larger_than_is_wanted_when_they_come() -> None:
+    """A throttle asks for less. A batch that is larger than that comes as it is."""
+
+    async def run() -> None:
+        most, plain, large = 5 * len(log(0, 1)), b"".join(log(at, 1) for at in range(12)), log(12, 1, 3_000)
+        async with fetching() as (fetcher, source):
+            first, second = (fetcher.open(TOPIC, number, 0, largest_merged=lambda: most) for number in (0, 1))
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, plain + large)))
+            assert await read(first) == [(0, 4), (5, 9), (10, 11), (12, 12)]
+            most = 2**20
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(1, plain + large)))
+            assert await read(second) == [(0, 12)]
+
+    asyncio.run(run())
+
+
 def test_how_large_a_batch_may_be_is_asked_when_it_comes() -> None:
     """The target's limit may change, and memory has a limit, whatever the target takes."""
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror.batches.headers import RecordBatch, walk
+from mirror.batches.merging import MERGED_MAX
 from mirror.batches.records import Content, encode
 from mirror.clock import Clock
 from mirror.control.reports import Counters
@@ -29,7 +30,7 @@ from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.ownership import Ownership
-from mirror.task.rate_limits import RateLimits, Turns
+from mirror.task.rate_limits import AT_ONCE, RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import TopicKey
@@ -61,8 +62,10 @@ class Source:
         for feed in self.feeds:
             self._give(feed, len(self.answers) - 1)
 
-    def open(self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest) -> Feed:
-        feed = Feed(topic, partition, position, epoch, largest, lambda: None)
+    def open(
+        self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest, merged: Largest
+    ) -> Feed:
+        feed = Feed(topic, partition, position, epoch, largest, lambda: None, merged)
         self.feeds.append(feed)
         for number in range(len(self.answers)):
             self._give(feed, number)
@@ -199,6 +202,24 @@ def test_the_throttle_is_kept() -> None:
         took = asyncio.get_running_loop().time() - begun
         assert took > 0.5 and world.books.counters.throttled > 0.5
         assert committed(world) == contents(range(5, 25)) and world.target.commits > 1
+
+    asyncio.run(run())
+
+
+def test_what_is_merged_follows_the_throttle() -> None:
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        world = World(limits=limits)
+        world.source.add(7, lambda: made(2, at=5))
+        running = asyncio.create_task(world.copier.run())
+        while not world.source.feeds:
+            await asyncio.sleep(0)
+        (feed,) = world.source.feeds
+        assert feed.largest_merged() == MERGED_MAX
+        limits.follow({OF_FLOW: Share(8_000, 8_000)})
+        assert feed.largest_merged() == 8_000 * AT_ONCE
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(run())
 

@@ -7,9 +7,10 @@ from collections import Counter
 
 import pytest
 
+from mirror.batches.merging import MERGED_MAX
 from mirror.clock import Clock
 from mirror.control.throttle_shares import OF_FLOW, Share
-from mirror.task.rate_limits import BURST, GROW_AFTER, Bucket, RateLimits, Turns
+from mirror.task.rate_limits import AT_ONCE, BURST, GROW_AFTER, Bucket, RateLimits, Turns
 
 RATE = 1_000.0
 
@@ -144,6 +145,13 @@ def test_a_topic_needs_a_turn_of_its_own_and_one_of_the_flow(clock: SetClock) ->
     slow = sum(grown[index] for index in range(5))
     assert slow == pytest.approx(100 * RATE, rel=0.1)
     assert grown[5] == pytest.approx(900 * RATE, rel=0.1)
+
+
+def test_small_batches_become_no_more_than_comes_in_a_moment(clock: SetClock) -> None:
+    found = limits(clock, flow=400_000, slow=100_000)
+    assert [found.at_once("slow"), found.at_once("other")] == [100_000 * AT_ONCE, 400_000 * AT_ONCE]
+    found = limits(clock, fast=100_000_000)
+    assert [found.at_once("fast"), found.at_once("other")] == [MERGED_MAX, MERGED_MAX]
 
 
 def test_the_flow_bounds_all_topics_together(clock: SetClock) -> None:
