@@ -18,6 +18,7 @@ from mirror.wire.fetch import TopicKey
 QUICK = 1.0  # seconds
 
 Largest = Callable[[], int]  # bytes of a batch that the target takes, as far as is known now
+Key = tuple[bytes, int]  # topic id, partition
 
 
 class LeaveBatchPath(Exception):
@@ -113,10 +114,18 @@ class Feed:
     """One partition: what is asked for next, and what was read and waits. It belongs to one event loop."""
 
     def __init__(
-        self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest, on_room: Callable[[], None]
+        self,
+        topic: TopicKey,
+        partition: int,
+        position: int,
+        epoch: int,
+        largest: Largest,
+        on_change: Callable[[Feed], object],
     ) -> None:
+        """`on_change` is called when a span is given back, and when the feed has ended."""
         self.topic = topic
         self.partition = partition
+        self.key: Key = topic.id, partition
         self.position = position  # of what is asked for next
         self.epoch = epoch  # of the leader that appended the batch before it; -1: not known
         self.largest = largest
@@ -125,7 +134,7 @@ class Feed:
         self.looked_at = -1  # its position when the fetcher last looked whether it moves
         self.size = self.batches = 0  # bytes and batches that wait
         self.is_quick: bool | None = None  # all that it had last was copied within QUICK; None: it had nothing yet
-        self._on_room = on_room  # called when a span is given back
+        self._on_change = on_change
         self._spans: deque[Span] = deque()
         self._filled_at = 0.0  # when it last got something after it had nothing, monotonic
         self._ready = asyncio.Event()
@@ -162,6 +171,7 @@ class Feed:
         while drop and self._spans:
             self.done(self._spans.popleft())
         self._ready.set()
+        self._on_change(self)
 
     async def wait(self, timeout: float | None = None, least: int = 0) -> bool:
         """Wait until something can be taken, or if `least` is given until so many bytes can.
@@ -205,4 +215,4 @@ class Feed:
         if self.drained:
             self.is_quick = time.monotonic() - self._filled_at <= QUICK
         span.held.release()
-        self._on_room()
+        self._on_change(self)

@@ -62,7 +62,7 @@ class Source:
             self._give(feed, len(self.answers) - 1)
 
     def open(self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest) -> Feed:
-        feed = Feed(topic, partition, position, epoch, largest, lambda: None)
+        feed = Feed(topic, partition, position, epoch, largest, lambda _: None)
         self.feeds.append(feed)
         for number in range(len(self.answers)):
             self._give(feed, number)
