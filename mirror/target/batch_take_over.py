@@ -15,6 +15,7 @@ from mirror.settings import Flow
 from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, failed, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.position_metadata import decoded, terminated
+from mirror.target.visible_records import has_records
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
@@ -91,6 +92,7 @@ class TakenOver:
     by: Identity
     position: Position | None
     end: int  # the remote partition's high watermark when the last owner was fenced
+    has_records: bool = False  # visible ones, although there is no position
 
 
 async def take_over(
@@ -111,12 +113,14 @@ async def take_over(
         end = await _settled(target, owner)
         progressed()
         position = await _loaded(target, owner, tokens)
+        # An owner may have failed in its first transaction, which leaves only what nobody sees.
+        without_position = position is None and await has_records(target, owner.where, end)
     except Unsupported:
         raise
     except WireError as error:
         target.forget_leader(*owner.where)
         raise failed(error) from error
-    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end)
+    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end, without_position)
 
 
 def check_target(connection: Connection) -> None:

@@ -179,8 +179,7 @@ class BatchCopier:
         taken = await take_over(services.target, self._owner, services.tokens, self._progressed)
         if self._owner.is_replaced(services.target.topic_id(route.topic.remote)):
             raise self._left("remote_topic")
-        # Whether it has records that are visible is for the record path to find out.
-        if doubt(taken.position, known.newest, route.topic, lambda: taken.end > 0):
+        if doubt(taken.position, known.newest, route.topic, lambda: taken.has_records):
             raise self._left("doubted")
         if taken.position is None:
             known.nothing_committed()
