@@ -135,6 +135,7 @@ class Feed:
         self.size = self.batches = 0  # bytes and batches that wait
         self.is_quick: bool | None = None  # all that it had last was copied within QUICK; None: it had nothing yet
         self._on_change = on_change
+        self._on_filled: Callable[[], object] = lambda: None
         self._spans: deque[Span] = deque()
         self._filled_at = 0.0  # when it last got something after it had nothing, monotonic
         self._ready = asyncio.Event()
@@ -154,6 +155,12 @@ class Feed:
             return timestamp if timestamp > 0 else None
         return None
 
+    def when_filled(self, call: Callable[[], object]) -> None:
+        """Call this when something has come: now, if it has, and whenever more comes."""
+        self._on_filled = call
+        if self._spans:
+            call()
+
     def add(self, span: Span) -> None:
         """Append what was read. The next request asks for what follows."""
         span.held.retain()
@@ -164,6 +171,7 @@ class Feed:
         self.size += span.size
         self.batches += len(span.batches)
         self._ready.set()
+        self._on_filled()
 
     def end(self, why: LeaveBatchPath | WireError | None, drop: bool = False) -> None:
         """Ask for no more. Whoever waits gets `why` after what was read, or if that is dropped, at once."""

@@ -22,8 +22,6 @@ from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
 from mirror.wire.offsets import LIST_OFFSETS, Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
 from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
 
-TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may begin with thousands of partitions
-
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -52,37 +50,6 @@ class Owner:
     def is_replaced(self, found: bytes) -> bool:
         """True if the remote topic, whose id is `found`, is not the plan's: it was deleted and created again."""
         return self.remote_id not in (NO_ID, found)
-
-
-class Place:
-    """One copier's place among the few that take over at the same time: a context manager, which waits for it."""
-
-    def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places = places
-        self._wait: asyncio.Timeout | None = None
-        self._given_up: Exception | None = None
-
-    def give_up(self, why: Exception) -> None:
-        """Wait no more, and never again: whoever waits gets `why`."""
-        self._given_up = why
-        wait, self._wait = self._wait, None
-        if wait:
-            wait.reschedule(0.0)
-
-    async def __aenter__(self) -> None:
-        if self._given_up:
-            raise self._given_up
-        try:
-            async with asyncio.timeout(None) as self._wait:
-                await self._places.acquire()
-        except TimeoutError:
-            assert self._given_up
-            raise self._given_up from None
-        finally:
-            self._wait = None
-
-    async def __aexit__(self, *_: object) -> None:
-        self._places.release()
 
 
 @dataclass(frozen=True, slots=True)
