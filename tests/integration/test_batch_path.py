@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import IsolationLevel
@@ -15,9 +17,12 @@ from mirror.demo.brokers import LocalCluster
 from mirror.errors import OutcomeUnknown
 from mirror.source.fetch_memory import MemoryBounds
 from mirror.target import batch_session
+from mirror.target.batch_take_over import Owner, TakenOver, take_over
 from mirror.target.offset_map import decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync
+from mirror.target.take_over_places import Places
 from mirror.task import batch_copier
+from mirror.wire.cluster import Cluster
 from mirror.wire.requests import Request
 from mirror.wire.transactional import Entered, Identity, end_txn
 from tests.harness import load, oracle, topics
@@ -139,6 +144,28 @@ def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[
         return bool(since) and time.monotonic() >= since[0] + seconds
 
     return passed
+
+
+def test_a_partition_that_has_something_to_copy_is_taken_over_first(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others come later, whether or not they ever have something."""
+    many, live = 20, 17
+    batches, taken = between(pair, tmp_path, placed=[[1]] * many), list[int]()
+    batches.places = Places(1)
+
+    async def taking(target: Cluster, owner: Owner, *rest: Any) -> TakenOver:
+        while not taken and not batches.places._first:  # the first one has its place before anything was fetched
+            await asyncio.sleep(0.01)
+        taken.append(owner.partition)
+        return await take_over(target, owner, *rest)
+
+    monkeypatch.setattr(batch_copier, "take_over", taking)
+    load.produce(batches.source, batches.topic, [mixed(number) for number in range(100)], partition=live)
+    batches.run(lambda: batches.copied == 100 and len(taken) == many)
+    assert taken[1] == live and sorted(taken) == [*range(many)], taken
+    oracle.compare(oracle.read(batches.source, batches.topic), oracle.read(batches.target, batches.remote))
+    assert not batches.left and not batches.failures
 
 
 @pytest.mark.parametrize("foreign", [False, True])
