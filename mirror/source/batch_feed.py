@@ -19,6 +19,7 @@ from mirror.wire.fetch import TopicKey
 QUICK = 1.0  # seconds
 
 Largest = Callable[[], int]  # bytes of a batch that the target takes, or that others become, as far as is known now
+Key = tuple[bytes, int]  # topic id, partition
 
 
 class LeaveBatchPath(Exception):
@@ -120,11 +121,13 @@ class Feed:
         position: int,
         epoch: int,
         largest: Largest,
-        on_room: Callable[[], None],
+        on_change: Callable[[Feed], object],
         largest_merged: Largest = lambda: MERGED_MAX,
     ) -> None:
+        """`on_change` is called when a span is given back, and when the feed has ended."""
         self.topic = topic
         self.partition = partition
+        self.key: Key = topic.id, partition
         self.position = position  # of what is asked for next
         self.epoch = epoch  # of the leader that appended the batch before it; -1: not known
         self.largest = largest
@@ -134,7 +137,8 @@ class Feed:
         self.looked_at = -1  # its position when the fetcher last looked whether it moves
         self.size = self.batches = 0  # bytes and batches that wait
         self.is_quick: bool | None = None  # all that it had last was copied within QUICK; None: it had nothing yet
-        self._on_room = on_room  # called when a span is given back
+        self._on_change = on_change
+        self._on_filled: Callable[[], object] = lambda: None
         self._spans: deque[Span] = deque()
         self._filled_at = 0.0  # when it last got something after it had nothing, monotonic
         self._ready = asyncio.Event()
@@ -154,6 +158,12 @@ class Feed:
             return timestamp if timestamp > 0 else None
         return None
 
+    def when_filled(self, call: Callable[[], object]) -> None:
+        """Call this when something has come: now, if it has, and whenever more comes."""
+        self._on_filled = call
+        if self._spans:
+            call()
+
     def add(self, span: Span) -> None:
         """Append what was read. The next request asks for what follows."""
         span.held.retain()
@@ -164,6 +174,7 @@ class Feed:
         self.size += span.size
         self.batches += len(span.batches)
         self._ready.set()
+        self._on_filled()
 
     def end(self, why: LeaveBatchPath | WireError | None, drop: bool = False) -> None:
         """Ask for no more. Whoever waits gets `why` after what was read, or if that is dropped, at once."""
@@ -171,6 +182,7 @@ class Feed:
         while drop and self._spans:
             self.done(self._spans.popleft())
         self._ready.set()
+        self._on_change(self)
 
     async def wait(self, timeout: float | None = None, least: int = 0) -> bool:
         """Wait until something can be taken, or if `least` is given until so many bytes can.
@@ -214,4 +226,4 @@ class Feed:
         if self.drained:
             self.is_quick = time.monotonic() - self._filled_at <= QUICK
         span.held.release()
-        self._on_room()
+        self._on_change(self)

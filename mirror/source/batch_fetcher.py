@@ -18,7 +18,8 @@ from mirror.wire.fetch import TopicKey
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL = 60.0  # seconds after which others are asked who leads a partition that does not move
-FOLLOWED = 300.0  # seconds after which the leader is asked for the nearest replica again (KIP-392), as by Java's client
+# Seconds after which the next look asks the leader for the nearest replica again (KIP-392), as Java's client does.
+FOLLOWED = 300.0
 
 
 class BatchFetcher:
@@ -42,14 +43,13 @@ class BatchFetcher:
         largest_merged: Largest = lambda: MERGED_MAX,
     ) -> Feed:
         """Begin to fetch a partition, at `position`. `epoch` is that of the record before it."""
-        feed = Feed(topic, partition, position, epoch, largest, self.wake, largest_merged)
+        feed = Feed(topic, partition, position, epoch, largest, self._changed, largest_merged)
         self.place(feed)
         return feed
 
     def close(self, feed: Feed) -> None:
         """Fetch the partition no more."""
         feed.end(None, drop=True)
-        self.wake()
 
     async def stop(self) -> None:
         """End all sessions."""
@@ -76,6 +76,10 @@ class BatchFetcher:
         """There may be room for more."""
         for broker in self._brokers.values():
             broker.room.set()
+
+    def _changed(self, feed: Feed) -> None:
+        for broker in self._brokers.values():
+            broker.changed(feed)
 
     @property
     def answer_max(self) -> int:

@@ -11,9 +11,10 @@ from typing import Protocol
 
 from mirror.backoff import Backoff
 from mirror.errors import Malformed, Refused, Unsupported, WireError
-from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
+from mirror.source.batch_feed import Feed, Held, Key, LeaveBatchPath
 from mirror.source.batch_reading import read
 from mirror.source.fetch_memory import FetchMemory
+from mirror.source.fetch_session import Next, SessionFeeds
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
@@ -36,10 +37,6 @@ _TOPIC_IDS = 13  # the first version of Fetch that has them
 _SESSION_LOST = {CODES[name] for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH")}
 _SESSION_LOST.add(CODES["FETCH_SESSION_TOPIC_ID_ERROR"])
 _REASONS = {CODES["OFFSET_OUT_OF_RANGE"]: "out_of_range", CODES["CORRUPT_MESSAGE"]: "unreadable"}
-
-_OUTDATED = -1  # in place of a position: no feed has it
-
-Key = tuple[bytes, int]  # topic id, partition
 
 
 class FeedPlacer(Protocol):
@@ -66,10 +63,9 @@ class BrokerFetches:
     def __init__(self, fetcher: FeedPlacer, node: int) -> None:
         self._fetcher = fetcher
         self._node = node
-        self._feeds: dict[Key, Feed] = {}
+        self._feeds = SessionFeeds()
         self._session = Session(0, 0)
         self._connection: Connection | None = None  # that had the last request
-        self._known: dict[Key, int] = {}  # what the session asks for: positions
         self._compares = False  # leaders, before the next request
         self._share = 1.0  # of the memory that the last batches took, their own bytes
         self.room = asyncio.Event()
@@ -78,8 +74,13 @@ class BrokerFetches:
     def take(self, feed: Feed) -> None:
         """Fetch this partition, too, unless its copier has closed the feed meanwhile."""
         if not feed.ended:
-            self._feeds[feed.topic.id, feed.partition] = feed
+            self._feeds.take(feed)
             self.room.set()
+
+    def changed(self, feed: Feed) -> None:
+        """A feed, which may be another broker's, has more room or has ended."""
+        self._feeds.changed(feed)
+        self.room.set()
 
     def end(self) -> None:
         """Fetch no more, and tell the broker that it may forget the session. Nobody waits for its answer."""
@@ -94,10 +95,11 @@ class BrokerFetches:
         while True:
             wanted: Mapping[Key, Feed] = {}
             try:
-                wanted, full = await self._next_wanted()
-                wait = WAIT_BESIDE_FULL if full else WAIT
+                request = await self._next()
+                wanted = request.wanted
+                wait = WAIT_BESIDE_FULL if len(wanted) < len(self._feeds.feeds) else WAIT
                 until = asyncio.get_running_loop().time() + wait
-                if not await self._fetch(wanted, wait):
+                if not await self._fetch(request, wait):
                     # A broker that has nothing waits; if this one does not, we do. But not for as long: it answers at
                     # once while any position is beyond what it may show, and others have live records.
                     await asyncio.sleep(min(RETRY, until - asyncio.get_running_loop().time()))
@@ -121,18 +123,17 @@ class BrokerFetches:
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
                 log.exception("fetch from broker %d failed", self._node)
                 self._begin_again()
-                self._hand_over(wanted or self._feeds, "defect")
+                self._hand_over(wanted or self._feeds.feeds, "defect")
                 await asyncio.sleep(backoff.next())
 
-    async def _next_wanted(self) -> tuple[Mapping[Key, Feed], bool]:
-        """The feeds that have room, as soon as there is one, and whether others have none."""
+    async def _next(self) -> Next:
+        """The next request, as soon as a feed has room."""
         while True:
-            self._feeds = {key: feed for key, feed in self._feeds.items() if not feed.ended}
-            self._leave_followers()
             if self._compares:
-                self._leave_former_leader()
-            if wanted := self._fetcher.memory.wanted(self._feeds, self._fetcher.answer_max):
-                return wanted, len(wanted) < len(self._feeds)
+                self._leave_to_others()
+            room = self._fetcher.memory.room(self._fetcher.answer_max)
+            if room is not None and (request := self._feeds.next(room)):
+                return request
             self.room.clear()
             await self.room.wait()
 
@@ -143,50 +144,51 @@ class BrokerFetches:
 
     def still(self) -> list[Feed]:
         """The feeds that have not moved since this was asked last."""
-        found = [each for each in self._feeds.values() if each.looked_at == each.position]
-        for each in self._feeds.values():
+        feeds = self._feeds.feeds.values()
+        found = [each for each in feeds if each.looked_at == each.position]
+        for each in feeds:
             each.looked_at = each.position
         return found
 
     @property
     def is_idle(self) -> bool:
         """True if nothing is fetched from this broker."""
-        return all(each.ended for each in self._feeds.values())
+        return all(each.ended for each in self._feeds.feeds.values())
 
     def compare_leaders(self) -> None:
-        """Leave partitions to their newer leaders, as far as is known, once no request is under way."""
+        """Leave partitions to their newer leaders, as far as is known, once no request is under way.
+
+        And leave those to their leaders that were fetched from here, as from a nearer replica, for long enough.
+        """
         self._compares = True
 
-    def _leave_former_leader(self) -> None:
+    def _leave_to_others(self) -> None:
         self._compares = False
-        known = self._fetcher.cluster.known_leader
-        for feed in [each for each in self._feeds.values() if not each.follows_until]:
-            leader = known(feed.topic.name, feed.partition)
-            if leader and leader.node != self._node:
+        known, now = self._fetcher.cluster.known_leader, asyncio.get_running_loop().time()
+        for feed in list(self._feeds.feeds.values()):
+            if feed.follows_until:
+                leaves = feed.follows_until < now
+            else:
+                leader = known(feed.topic.name, feed.partition)
+                leaves = leader is not None and leader.node != self._node
+            if leaves:
                 self._leave(feed)
 
-    def _leave_followers(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
-            self._leave(feed)
-
-    async def _fetch(self, wanted: Mapping[Key, Feed], wait: float) -> bool:
+    async def _fetch(self, request: Next, wait: float) -> bool:
         """Ask once. False if the answer has brought nothing."""
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
         connection = self._connection = await fetcher.cluster.connection(self._node, PURPOSE)
         check_source(connection)
         asked: dict[TopicKey, list[Wanted]] = {}
-        for key, feed in wanted.items():
-            if self._known.get(key) != feed.position:
-                leader = fetcher.cluster.known_leader(feed.topic.name, feed.partition)
-                epoch = leader.epoch if leader else -1
-                ask = Wanted(feed.partition, feed.position, memory.bounds.partition_answer, epoch, feed.epoch)
-                asked.setdefault(feed.topic, []).append(ask)
+        for feed in request.asked:
+            leader = fetcher.cluster.known_leader(feed.topic.name, feed.partition)
+            epoch = leader.epoch if leader else -1
+            ask = Wanted(feed.partition, feed.position, memory.bounds.partition_answer, epoch, feed.epoch)
+            asked.setdefault(feed.topic, []).append(ask)
         forgotten: dict[TopicKey, list[int]] = {}
-        for topic_id, partition in self._known.keys() - wanted.keys():
+        for topic_id, partition in request.forgotten:
             forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
-        limits = Limits(wait, max(1, int(most * self._share)), partitions=len(wanted))
-        positions = {key: feed.position for key, feed in wanted.items()}
+        limits = Limits(wait, max(1, int(most * self._share)), partitions=len(request.wanted))
         with memory.reserve(most):
             answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
         if answer.error in _SESSION_LOST and self._session.epoch:
@@ -195,26 +197,25 @@ class BrokerFetches:
         if answer.error:
             raise failure(answer.error, FETCH.name)
         if answer.session:
-            self._known = positions
             self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
         else:  # the broker has no room for another session: each request asks for everything
-            self._session, self._known = Session(0, 0), {}
-        await self._receive(answer, dict(wanted))
-        return any(
-            feed.position != positions[key] or feed.ended or self._feeds.get(key) is not feed
-            for key, feed in wanted.items()
-        )
+            self._session = Session(0, 0)
+            self._feeds.begin_again()
+        return await self._receive(answer, request.wanted)
 
     def _begin_again(self) -> None:
         """Begin another session in place of this one: the broker would keep it for minutes, among a thousand."""
-        self._session, self._known = Session(self._session.id, 0), {}
+        self._session = Session(self._session.id, 0)
+        self._feeds.begin_again()
 
-    async def _receive(self, answer: FetchAnswer, wanted: dict[Key, Feed]) -> None:
-        """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out.
+    async def _receive(self, answer: FetchAnswer, wanted: Mapping[Key, Feed]) -> bool:
+        """Give the feeds what was asked for. False if that is nothing.
+
+        A partition that comes twice counts once: its end may be left out.
 
         What comes after very many small batches is left out, too, and asked for again. The next request is for less.
         """
-        memory, size, objects = self._fetcher.memory, 0, 0
+        memory, size, objects, moved, seen = self._fetcher.memory, 0, 0, False, set[Key]()
         scarce = memory.is_scarce and len(answer.partitions) > 1
         with memory.hold(0 if scarce else answer.size) as whole:
             for number, (topic, fetched) in enumerate(answer.partitions, 1):
@@ -222,20 +223,24 @@ class BrokerFetches:
                     await asyncio.sleep(0)
                 if objects > memory.bounds.answer:
                     break
-                feed = wanted.pop((topic, fetched.partition), None) if isinstance(topic, bytes) else None
-                if feed is None or feed.ended:
+                feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
+                if feed is None or feed.ended or feed.key in seen:
                     continue
-                before = feed.size, feed.batches
+                seen.add(feed.key)
+                before = feed.size, feed.batches, feed.position
                 if scarce:  # copied, so that a slow partition does not hold all of the answer
                     own = replace(fetched, records=memoryview(bytearray(fetched.records)))
                     with memory.hold(len(own.records)) as held:
                         self._give(feed, own, answer.addresses, held)
                 else:
                     self._give(feed, fetched, answer.addresses, whole)
+                self._feeds.changed(feed)
+                moved = moved or feed.position != before[2] or feed.ended or not self._feeds.has(feed)
                 size += feed.size - before[0]
                 objects += (feed.batches - before[1]) * memory.bounds.batch
         if size:
             self._share = size / (size + objects)
+        return moved
 
     def _give(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address], held: Held) -> None:
         memory, before = self._fetcher.memory, feed.batches
@@ -257,7 +262,7 @@ class BrokerFetches:
         """
         replicas = self._fetcher.cluster.replicas(feed.topic.name, feed.partition)
         if node != self._node and not feed.follows_until and node in replicas:
-            self._drop(feed)
+            self._feeds.drop(feed)
             self._fetcher.follow(feed, node)
         else:
             self._lose(feed)
@@ -280,18 +285,9 @@ class BrokerFetches:
 
     def _leave(self, feed: Feed, after: float = 0.0) -> None:
         """Fetch the partition from the leader that is known. If it leads no more, it says so."""
-        self._drop(feed)
+        self._feeds.drop(feed)
         feed.follows_until = 0.0
         self._fetcher.place(feed, after)
-
-    def _drop(self, feed: Feed) -> None:
-        """Fetch the partition here no more. Should it come back, it is asked for anew, with the epoch of then."""
-        key = feed.topic.id, feed.partition
-        if self._feeds.get(key) is not feed:  # a later copier of the partition has a feed of its own
-            return
-        del self._feeds[key]
-        if key in self._known:
-            self._known[key] = _OUTDATED
 
 
 def check_source(connection: Connection) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from mirror.source.batch_feed import Feed, Held
-
-K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +25,19 @@ BOUNDS = MemoryBounds()
 
 # By Feed.is_quick: how much of the memory may be filled once the partition has got an answer.
 LIMITS: Mapping[bool | None, float] = {True: 1.0, None: 7 / 8, False: 6 / 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Who may get more by the next answer."""
+
+    most: int  # bytes that wait, beyond which a partition gets nothing more
+    batch: int  # see MemoryBounds
+    quick: frozenset[bool | None]  # by Feed.is_quick
+
+    def has(self, feed: Feed) -> bool:
+        """True if the feed may get more."""
+        return feed.size + feed.batches * self.batch < self.most and feed.is_quick in self.quick
 
 
 class FetchMemory:
@@ -58,17 +68,13 @@ class FetchMemory:
         """True if only partitions that have nothing may get more."""
         return self.held > self.bounds.total // 2
 
-    def wanted(self, feeds: Mapping[K, Feed], answer: int) -> dict[K, Feed]:
-        """The feeds that may get more by an answer of so many bytes."""
+    def room(self, answer: int) -> Room | None:
+        """Who may get more by an answer of so many bytes; None: nobody, because there is no room for it."""
         if self.used + answer > self.bounds.total:
-            return {}
+            return None
         most = 1 if self.is_scarce else self.bounds.partition
         filled = (self.held + answer) / self.bounds.total
-        return {
-            key: feed
-            for key, feed in feeds.items()
-            if feed.size + feed.batches * self.bounds.batch < most and filled <= LIMITS[feed.is_quick]
-        }
+        return Room(most, self.bounds.batch, frozenset(each for each, limit in LIMITS.items() if filled <= limit))
 
     @contextlib.contextmanager
     def reserve(self, answer: int) -> Iterator[None]:

@@ -16,13 +16,12 @@ from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, failed, r
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.open_transactions import ask_holding_producer
 from mirror.target.position_metadata import decoded, terminated
+from mirror.target.visible_records import has_records
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
 from mirror.wire.offsets import LIST_OFFSETS, Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
 from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
-
-TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may begin with thousands of partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,37 +53,6 @@ class Owner:
         return self.remote_id not in (NO_ID, found)
 
 
-class Place:
-    """One copier's place among the few that take over at the same time: a context manager, which waits for it."""
-
-    def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places = places
-        self._wait: asyncio.Timeout | None = None
-        self._given_up: Exception | None = None
-
-    def give_up(self, why: Exception) -> None:
-        """Wait no more, and never again: whoever waits gets `why`."""
-        self._given_up = why
-        wait, self._wait = self._wait, None
-        if wait:
-            wait.reschedule(0.0)
-
-    async def __aenter__(self) -> None:
-        if self._given_up:
-            raise self._given_up
-        try:
-            async with asyncio.timeout(None) as self._wait:
-                await self._places.acquire()
-        except TimeoutError:
-            assert self._given_up
-            raise self._given_up from None
-        finally:
-            self._wait = None
-
-    async def __aexit__(self, *_: object) -> None:
-        self._places.release()
-
-
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     """Who owns the partition now, and the position that was found; None if none was ever committed."""
@@ -92,6 +60,7 @@ class TakenOver:
     by: Identity
     position: Position | None
     end: int  # the remote partition's high watermark when the last owner was fenced
+    has_records: bool = False  # visible ones, although there is no position
 
 
 async def take_over(
@@ -112,12 +81,14 @@ async def take_over(
         end = await _settled(target, owner)
         progressed()
         position = await _loaded(target, owner, tokens)
+        # An owner may have failed in its first transaction, which leaves only what nobody sees.
+        without_position = position is None and await has_records(target, owner.where, end)
     except Unsupported:
         raise
     except WireError as error:
         target.forget_leader(*owner.where)
         raise failed(error) from error
-    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end)
+    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end, without_position)
 
 
 def check_target(connection: Connection) -> None:

@@ -6,31 +6,24 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
 
-from mirror.clock import Clock
 from mirror.control.decisions import doubt
-from mirror.control.reports import Counters
 from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unanswered, Unsupported, WireError
-from mirror.model import BATCH_BYTES, Partition, Position, Topic
+from mirror.model import BATCH_BYTES, Position
 from mirror.settings import Flow
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
-from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.batch_session import BatchSession
-from mirror.target.batch_take_over import TAKE_OVERS_MAX, Owner, Place, take_over
-from mirror.target.loading import Tokens
+from mirror.target.batch_take_over import Owner, take_over
+from mirror.target.take_over_places import Place
 from mirror.target.written import Written
 from mirror.task.batch_path_obstacles import obstacle
+from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
-from mirror.task.followed_plan import PlanView
-from mirror.task.known_positions import UPGRADED, KnownPositions
-from mirror.task.ownership import Ownership
+from mirror.task.known_positions import UPGRADED
 from mirror.task.path_memory import TOO_SLOW
-from mirror.task.rate_limits import RateLimits, Turns
-from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import id_of
 from mirror.wire.produce import TIMEOUT as PRODUCE_TIMEOUT
@@ -41,41 +34,6 @@ TRANSACTION_MAX = 4 * 2**20  # bytes
 BATCHES_MAX = 500  # in a transaction: each is a request under way
 LET_GO = "let_go"  # why it leaves the batch path, if another owner or the record path shall have it
 INTERLEAVED_WITHIN = 60.0  # seconds; who writes to the remote partition twice in that time goes on doing so
-
-
-@dataclass(slots=True)
-class Books:
-    """What the batch copier keeps while it takes over again and again."""
-
-    known: KnownPositions
-    counters: Counters
-    turns: Turns
-
-
-@dataclass(frozen=True, slots=True)
-class BatchServices:
-    """What the batch copiers of one task share."""
-
-    plan: PlanView
-    fetcher: BatchFetcher
-    target: Cluster
-    tokens: Tokens
-    limits: RateLimits
-    clock: Clock
-    ownership: Ownership
-    taking_over: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TAKE_OVERS_MAX))
-
-    def flow(self, topic: str) -> Flow:
-        """The flow's settings for a source topic as they are now: a reload changes some of them."""
-        return self.plan.flow.of_topic(topic)
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """From where to where one partition is copied."""
-
-    partition: Partition
-    topic: Topic
 
 
 class BatchCopier:
@@ -100,6 +58,7 @@ class BatchCopier:
         self._against = ""  # why it stops after the running transaction; "": it does not
         self._woken = asyncio.Event()
         self._place = Place(services.taking_over)
+        self._has_begun = False
 
     def let_go(self, reason: str = LET_GO) -> None:
         """Stop after the running transaction: `run` raises LeaveBatchPath, for good."""
@@ -122,25 +81,20 @@ class BatchCopier:
 
     async def run(self) -> NoReturn:
         """Take the partition over, and copy. Raises LeaveBatchPath, PartitionError, WireError."""
-        books, partition = self._books, self._route.partition
+        feed = None
         try:
+            if not self._has_begun:  # fetch already, so that who has something to copy is taken over first
+                self._has_begun, feed = True, self._open()
+            at = self._books.known.resume_from
             async with self._place:
                 with self._working():
                     session = await self._take_over()
-            at = books.known.resume_from
-            topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
             if self._against:
                 raise self._left(self._against)
-            largest = partial(self._services.plan.largest, partition.topic)
-            merged = partial(self._services.limits.at_once, partition.topic)
-            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, largest, merged)
+            feed = self._sought(feed, at)
             self.feed, self._idle = feed, False
-            try:
-                while True:
-                    await self._step(session, feed)
-            finally:
-                self.feed = None
-                self._services.fetcher.close(feed)
+            while True:
+                await self._step(session, feed)
         except Interleaved as error:
             self._note_interleaved(error)
             raise
@@ -148,6 +102,29 @@ class BatchCopier:
             raise self._left("target_refuses") from error
         except Unsupported as error:
             raise self._left("unsupported") from error
+        finally:
+            self.feed = None
+            if feed:
+                self._services.fetcher.close(feed)
+
+    def _open(self) -> Feed:
+        """Begin to fetch at the position that is known now."""
+        at, partition = self._books.known.resume_from, self._route.partition
+        topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
+        largest = partial(self._services.plan.largest, partition.topic)
+        merged = partial(self._services.limits.at_once, partition.topic)
+        feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, largest, merged)
+        feed.when_filled(self._place.hurry)
+        return feed
+
+    def _sought(self, feed: Feed | None, begun: Position) -> Feed:
+        """A feed that begins at the position that was loaded: this one, if it has begun there."""
+        at = self._books.known.resume_from
+        if feed and (at.offset, at.epoch) == (begun.offset, begun.epoch):
+            return feed
+        if feed:
+            self._services.fetcher.close(feed)
+        return self._open()
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
@@ -180,8 +157,7 @@ class BatchCopier:
         taken = await take_over(services.target, self._owner, services.tokens, self._progressed)
         if self._owner.is_replaced(services.target.topic_id(route.topic.remote)):
             raise self._left("remote_topic")
-        # Whether it has records that are visible is for the record path to find out.
-        if doubt(taken.position, known.newest, route.topic, lambda: taken.end > 0):
+        if doubt(taken.position, known.newest, route.topic, lambda: taken.has_records):
             raise self._left("doubted")
         if taken.position is None:
             known.nothing_committed()

@@ -16,7 +16,7 @@ from mirror.kafka.credentials import FileChanges, properties_of
 from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.task.batch_copier import BatchServices
+from mirror.task.batch_services import BatchServices
 from mirror.task.ownership import Ownership
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices

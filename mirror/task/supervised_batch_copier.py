@@ -15,7 +15,8 @@ from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
 from mirror.source.batch_feed import LeaveBatchPath
-from mirror.task.batch_copier import LET_GO, BatchCopier, BatchServices, Books, Route
+from mirror.task.batch_copier import LET_GO, BatchCopier
+from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, LetGo, ThrottleChanged
 from mirror.task.known_positions import KnownPositions, StartPoint

@@ -20,7 +20,9 @@ from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_memory import MemoryBounds
 from mirror.target.loading import Tokens
-from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
+from mirror.target.take_over_places import Places
+from mirror.task.batch_copier import BatchCopier
+from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import RateLimits, Turns
@@ -42,6 +44,7 @@ class BatchPath:
     partitions: int = 1
     largest: int = BATCH_BYTES
     memory: MemoryBounds = field(default_factory=MemoryBounds)
+    places: Places = field(default_factory=Places)
     left: dict[int, LeaveBatchPath] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     books: dict[int, Books] = field(default_factory=dict)
@@ -90,7 +93,9 @@ class BatchPath:
         ids = topics.topic_id(self.source, self.topic), topics.topic_id(self.target, self.remote)
         plan = ConstantPlan(self.flow, batch_bytes=self.largest)
         topic = Topic(self.remote, ids[0], self.partitions, self.partitions, ids[1])
-        services = BatchServices(plan, fetcher, target, Tokens(), RateLimits(clock), clock, Ownership(plan))
+        services = BatchServices(
+            plan, fetcher, target, Tokens(), RateLimits(clock), clock, Ownership(plan), self.places
+        )
         tasks = [asyncio.create_task(self._keep_on(services, topic, each)) for each in range(self.partitions)]
         deadline = time.monotonic() + PATIENCE
         try:

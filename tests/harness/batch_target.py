@@ -17,6 +17,7 @@ from mirror.errors import WireError
 from mirror.wire.access import Address
 from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES
+from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from mirror.wire.metadata import NO_ID, Leader
 from mirror.wire.offsets import Offset, Offsets
 from mirror.wire.produce import ProduceAnswer, Produced
@@ -72,6 +73,7 @@ class Target:
     unaware: bool = False  # of the cluster's features, until the connection is closed
     delay: float = 0.0  # seconds before each answer that is waited for
     position: Offset = field(default_factory=lambda: Offset(-1, ""))
+    log: Callable[[int], tuple[bytes, Sequence[tuple[int, int]]]] = lambda _: (b"", ())  # what Fetch finds at an offset
     stable: list[int] = field(default_factory=list)  # last stable offsets that are answered first
     tokens: list[str] = field(default_factory=list)  # that are answered first
     held: int = 0  # answers in which a transaction holds the position
@@ -128,6 +130,7 @@ class Target:
             "OffsetCommit": lambda: self._commit_token(Cursor(body, 9, True)),
             "OffsetFetch": self._position,
             "DescribeProducers": lambda: Described(0, [OpenTransaction(PRODUCER + 1, 2, self.ends["remote"] - 10)]),
+            "Fetch": lambda: self._fetched(Cursor(body, 17, True)),
             "ListOffsets": lambda: (0, self.stable.pop(0) if self.stable else self.ends["remote"]),
         }
         return effects[kind]()
@@ -155,8 +158,18 @@ class Target:
         token = self.tokens.pop(0) if self.tokens else self._token
         return Offsets(0, {(BARRIER, 0): (0, Offset(0, token)), ("remote", 0): (error, self.position)})
 
+    def _fetched(self, body: Cursor) -> FetchAnswer:
+        body.unpack(struct.Struct(">iiibii"))
+        ((topic, at),) = body.by_topic_id(_offset_wanted, 33)
+        records, aborted = self.log(at)
+        data = memoryview(bytearray(records))
+        found = PartitionAnswer(0, 0, self.ends["remote"], 0, aborted, data, None, None, -1)
+        return FetchAnswer(0, 0, [(topic, found)], {}, len(data))
+
     def refuse(self, kind: str, code: int, sent: Sent) -> Any:
         """The answer with an error code, without any effect."""
+        if kind == "Fetch":
+            return FetchAnswer(code, 0, [], {}, 0)
         if kind == "Produce":
             return self._produce(sent, {}, code)
         where = {"TxnOffsetCommit": ("remote", 0), "OffsetCommit": (BARRIER, 0)}
@@ -290,6 +303,14 @@ def _data(answer: Cursor) -> memoryview:
     data = answer.bytes()
     answer.tags()
     return memoryview(data)
+
+
+def _offset_wanted(body: Cursor) -> int:
+    body.int32(), body.int32()
+    offset = body.int64()
+    body.int32(), body.int64(), body.int32()
+    body.tags()
+    return offset
 
 
 def _offset(body: Cursor) -> Offset:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.demo.brokers import LocalCluster
+from mirror.errors import OutcomeUnknown
 from mirror.source.fetch_memory import MemoryBounds
+from mirror.target import batch_session
+from mirror.target.batch_take_over import Owner, TakenOver, take_over
 from mirror.target.offset_map import decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync
+from mirror.target.take_over_places import Places
 from mirror.task import batch_copier
+from mirror.wire.cluster import Cluster
+from mirror.wire.requests import Request
+from mirror.wire.transactional import Entered, Identity, end_txn
 from tests.harness import load, oracle, topics
 from tests.harness.batch_path import BatchPath, between
 from tests.harness.load import Load, Made, mixed
@@ -135,6 +144,54 @@ def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[
         return bool(since) and time.monotonic() >= since[0] + seconds
 
     return passed
+
+
+def test_a_partition_that_has_something_to_copy_is_taken_over_first(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others come later, whether or not they ever have something."""
+    many, live = 20, 17
+    batches, taken = between(pair, tmp_path, placed=[[1]] * many), list[int]()
+    batches.places = Places(1)
+
+    async def taking(target: Cluster, owner: Owner, *rest: Any) -> TakenOver:
+        while not taken and not batches.places._first:  # the first one has its place before anything was fetched
+            await asyncio.sleep(0.01)
+        taken.append(owner.partition)
+        return await take_over(target, owner, *rest)
+
+    monkeypatch.setattr(batch_copier, "take_over", taking)
+    load.produce(batches.source, batches.topic, [mixed(number) for number in range(100)], partition=live)
+    batches.run(lambda: batches.copied == 100 and len(taken) == many)
+    assert taken[1] == live and sorted(taken) == [*range(many)], taken
+    oracle.compare(oracle.read(batches.source, batches.topic), oracle.read(batches.target, batches.remote))
+    assert not batches.left and not batches.failures
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_first_transaction_that_fails_leaves_nothing_that_is_seen(
+    foreign: bool, batches: BatchPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the partition is copied on. But if the remote topic has visible records without a position, it is doubted."""
+    ends = list[Identity]()
+
+    def fails_first(by: Identity, commit: bool) -> Request[Entered]:
+        ends.append(by)
+        if len(ends) == 1:
+            raise OutcomeUnknown("the first transaction fails")
+        return end_txn(by, commit)
+
+    monkeypatch.setattr(batch_session, "end_txn", fails_first)
+    load.produce(batches.source, batches.topic, [mixed(number) for number in range(5_000)], batch_size=50_000)
+    if foreign:
+        load.produce(batches.target, batches.remote, [Made(b"foreign", b"x")])
+        batches.run(lambda: bool(batches.left))
+        assert batches.left[0].reason == "doubted" and not ends
+        return
+    batches.copy_all()
+    assert batches.failures == ["OutcomeUnknown: the first transaction fails"] and not batches.left
+    assert len(ends) > 1
+    assert_copied(batches)
 
 
 def test_a_copier_that_is_stopped_anywhere_goes_on(batches: BatchPath, monkeypatch: pytest.MonkeyPatch) -> None:

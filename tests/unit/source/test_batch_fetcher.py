@@ -18,7 +18,7 @@ from mirror.errors import Malformed, Refused, Unavailable, WireError
 from mirror.source import batch_fetcher, batch_reading, broker_fetches
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.source.fetch_memory import FetchMemory, MemoryBounds
+from mirror.source.fetch_memory import FetchMemory, MemoryBounds, Room
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.cursor import Cursor
@@ -207,6 +207,42 @@ def test_a_session_asks_only_for_what_has_changed() -> None:
             assert fetcher.memory.used == fetcher.memory.bounds.answer, "only what is asked for"
 
     asyncio.run(run())
+
+
+def test_a_request_costs_what_has_changed() -> None:
+    """Among very many partitions that have nothing, as few are looked at as have records."""
+    many, looked = 2_000, list[Feed]()
+    has = Room.has
+
+    def counted(room: Room, feed: Feed) -> bool:
+        looked.append(feed)
+        return has(room, feed)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feeds = [fetcher.open(TOPIC, number, 0) for number in range(many)]
+            asked, future = await source.asked.get()
+            found = len(asked.positions)
+            while found < many:  # they come in while the first are asked for
+                future.set_result(reply())
+                asked, future = await source.asked.get()
+                found += len(asked.positions)
+            for round_ in range(10):
+                looked.clear()
+                busy = [round_, many - 1 - round_]
+                future.set_result(reply(*(fetched(each, log(0, 1)) for each in busy)))
+                asked, future = await source.asked.get()
+                assert asked.positions == {each: (1, 4, 0) for each in busy} and not asked.forgotten
+                assert {feed.partition for feed in looked} == {*busy}
+                for each in busy:
+                    await read(feeds[each])
+                future.set_result(reply())
+                asked, future = await source.asked.get()
+                assert not asked.positions
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Room, "has", counted)
+        asyncio.run(run())
 
 
 def test_a_lost_session_begins_again() -> None:
@@ -723,7 +759,9 @@ def test_a_request_that_fails_late_takes_nothing_from_the_next_copier(monkeypatc
 @pytest.mark.parametrize("how", ["error", "time"])
 def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that lags may not know the offset, which proves nothing (KIP-392)."""
-    monkeypatch.setattr(batch_fetcher, "FOLLOWED", 0.05 if how == "time" else 60.0)
+    if how == "time":
+        monkeypatch.setattr(batch_fetcher, "FOLLOWED", 0.05)
+        monkeypatch.setattr(batch_fetcher, "LOOK_INTERVAL", 0.02)
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
@@ -732,10 +770,12 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
             future.set_result(reply(fetched(0, preferred=2)))
             asked, future = await source.asked.get()
             assert (asked.node, asked.session, asked.positions) == (2, (0, 0), {0: (5, 4, -1)})
-            await asyncio.sleep(0.06)
             error = CODES["OFFSET_OUT_OF_RANGE"] if how == "error" else 0
             future.set_result(reply(fetched(0, b"" if error else log(5, 1), error=error)))
-            asked, _ = await source.asked.get()
+            asked, future = await source.asked.get()
+            while how == "time" and (asked.node == 2 or asked.session[1] < 0):
+                future.set_result(reply(session=88))
+                asked, future = await source.asked.get()
             assert asked.node == 1 and asked.positions == {0: (5, 4, -1) if error else (6, 4, 0)}
             assert not feed.ended
 
@@ -855,7 +895,7 @@ def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> Non
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("where", [(FetchMemory, "wanted"), (Source, "leader")])
+@pytest.mark.parametrize("where", [(FetchMemory, "room"), (Source, "leader")])
 def test_a_defect_outside_of_a_request_is_no_silence(where: tuple[type, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The defect comes before a broker is asked, or before it is known which one has to be asked."""
 

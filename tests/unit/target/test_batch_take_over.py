@@ -7,6 +7,8 @@ from typing import cast
 
 import pytest
 
+from mirror.batches.headers import TRANSACTIONAL
+from mirror.batches.records import Content
 from mirror.errors import OutcomeUnknown, PositionUnstable, ProducerFenced, Unanswered, Unsupported
 from mirror.model import Position, Topic
 from mirror.target import batch_take_over, coordination
@@ -17,6 +19,7 @@ from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, failure
 from mirror.wire.offsets import Offset
 from mirror.wire.transactional import Identity
+from tests.harness import batches
 from tests.harness.batch_target import PRODUCER, REMOTE_ID, Target
 from tests.unit.test_naming import flow
 
@@ -24,6 +27,12 @@ TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)
 OWNER = Owner.of(flow(), TOPIC, 0)
 AT = Position(99, "id", 2, remote_id=REMOTE_ID, resets=1)
 COMMITTED = Offset(AT.offset, encoded(AT), AT.epoch)
+
+
+def part_of(first: int, attributes: int = 0, producer: int = -1) -> bytes:
+    """A batch of three records."""
+    contents = [(at, at, Content(b"%d" % at, None, ())) for at in range(first, first + 3)]
+    return batches.batch(contents, attributes=attributes, producer=producer)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +62,57 @@ def test_it_waits_for_open_transactions_and_for_a_position_that_one_holds() -> N
 
 def test_a_partition_that_was_never_copied() -> None:
     async def run() -> None:
-        assert (await taking(Target())).position is None
+        target = Target(ends={"remote": 0})
+        taken = await taking(target)
+        assert taken.position is None and not taken.has_records and not target.count("Fetch")
+
+    asyncio.run(run())
+
+
+ABORTED = part_of(0, TRANSACTIONAL, producer=7)
+MARKER, OTHER_MARKER = batches.marker(3, 7, commit=False), batches.marker(3, 8, commit=True)
+
+
+@pytest.mark.parametrize(
+    ("logs", "aborted", "visible"),
+    [
+        ({0: ABORTED + MARKER}, [(7, 0)], False),
+        ({0: ABORTED, 3: MARKER}, [(7, 0)], False),
+        ({0: MARKER}, [], False),
+        ({0: ABORTED + MARKER}, [], True),
+        ({0: ABORTED + OTHER_MARKER}, [(8, 0)], True),
+        ({0: part_of(0)}, [(-1, 0)], True),
+        ({0: ABORTED}, [(7, 0)], True),  # what follows is not said
+        ({}, [], True),
+        ({0: ABORTED[:-1] + b"?" + MARKER}, [(7, 0)], True),  # it can't be read
+        ({0: batches.message(3, 1, b"", b"")}, [], True),  # an old format
+    ],
+)
+def test_only_records_that_are_seen_count(
+    logs: dict[int, bytes], aborted: list[tuple[int, int]], visible: bool
+) -> None:
+    """Unless it is known that nobody sees anything, there may be something."""
+
+    async def run() -> None:
+        target = Target(ends={"remote": 4}, log=lambda at: (logs.get(at, b""), aborted))
+        taken = await taking(target)
+        assert (taken.position, taken.has_records) == (None, visible)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("error", "passes"), [("TOPIC_AUTHORIZATION_FAILED", False), ("NOT_LEADER_OR_FOLLOWER", True)])
+def test_who_may_not_look_takes_it_that_there_are_records(error: str, passes: bool) -> None:
+    """If that passes, it looks again."""
+
+    async def run() -> None:
+        target = Target(ends={"remote": 4}, kinds={"Fetch": [CODES[error]]})
+        if passes:
+            with pytest.raises(OutcomeUnknown):
+                await taking(target)
+            assert "remote" in target.forgotten
+        else:
+            assert (await taking(target)).has_records
 
     asyncio.run(run())
 

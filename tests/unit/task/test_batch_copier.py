@@ -26,8 +26,10 @@ from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target import batch_take_over, batch_transaction, coordination
 from mirror.target.loading import Tokens
 from mirror.target.position_metadata import decoded, encoded
+from mirror.target.take_over_places import Place, Places
 from mirror.task import batch_copier
-from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
+from mirror.task.batch_copier import BatchCopier
+from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import AT_ONCE, RateLimits, Turns
@@ -65,7 +67,7 @@ class Source:
     def open(
         self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest, merged: Largest
     ) -> Feed:
-        feed = Feed(topic, partition, position, epoch, largest, lambda: None, merged)
+        feed = Feed(topic, partition, position, epoch, largest, lambda _: None, merged)
         self.feeds.append(feed)
         for number in range(len(self.answers)):
             self._give(feed, number)
@@ -415,14 +417,91 @@ def test_what_was_read_is_copied_before_it_leaves_the_batch_path() -> None:
     asyncio.run(run())
 
 
+def test_who_has_something_to_copy_is_taken_over_first() -> None:
+    """An idle partition waits longer, but is taken over, too."""
+
+    async def run() -> None:
+        places = Places(1)
+        holder = Place(places)
+        await holder.__aenter__()
+        worlds = [World(), World(), World()]
+        worlds[1].source.add(8, lambda: made(3, at=5))
+        copiers = [
+            BatchCopier(replace(each.copier._services, taking_over=places), Route(PARTITION, TOPIC), each.books)
+            for each in worlds
+        ]
+        running = []
+        for copier in copiers:
+            running.append(asyncio.create_task(copier.run()))
+            await asyncio.sleep(0)
+        worlds[2].source.add(8, lambda: made(3, at=5))  # something comes while it waits
+        seen = list[list[bool]]()
+        await holder.__aexit__()
+        async with asyncio.timeout(10):
+            while not worlds[0].target.requests:
+                await asyncio.sleep(0)
+                seen.append([bool(each.target.requests) for each in worlds])
+        assert [False, True, False] in seen and [False, True, True] in seen, "one after the other, the idle one last"
+        assert all(len(each.source.feeds) == 1 for each in worlds), "what was fetched meanwhile is used"
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        assert not any(each.source.feeds for each in worlds)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("hint", [3, 7])
+def test_what_was_fetched_before_the_position_was_loaded_counts_only_if_it_begins_there(hint: int) -> None:
+    """The hint may be an old position, or, after another owner's commits, any other one."""
+
+    async def run() -> None:
+        world = World(start=StartPoint(hint, None))
+        world.source.add(8, lambda: made(2, 3, at=3))
+        world.source.add(10, lambda: made(2, at=8))
+        await world.until(lambda: world.target.position.offset == 10)
+        assert committed(world) == contents(range(5, 10)) and world.source.size_held == 0
+
+    asyncio.run(run())
+
+
+def test_who_tries_again_fetches_nothing_before_it_is_taken_over() -> None:
+    """While the target is away, it would fetch the same again and again."""
+
+    async def run() -> None:
+        world = World()
+        world.source.add(8, lambda: made(3, at=5))
+        world.target.faults = {0: Unavailable("away"), 1: Unavailable("away"), 2: Unavailable("away")}
+        opened = list[int]()
+        original = world.source.open
+
+        def counted(
+            topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest, merged: Largest
+        ) -> Feed:
+            opened.append(position)
+            return original(topic, partition, position, epoch, largest, merged)
+
+        world.source.open = counted  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(coordination, "PATIENCE", 0.0)
+            for attempt in range(2):
+                with pytest.raises(PartitionError):
+                    await world.until(lambda: False)
+                assert opened == [5] and world.source.size_held == 0, attempt
+        await world.until(lambda: world.target.position.offset == 8)
+        assert opened == [5, 5] and committed(world) == contents(range(5, 8))
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("when", ["before", "while it waits", "as its turn comes"])
 def test_who_is_let_go_does_not_wait_for_the_take_overs_of_others(when: str) -> None:
     """These may take as long as a transaction. The places are free for others afterwards."""
 
     async def run() -> None:
         world = World()
-        places = asyncio.Semaphore(1)
-        await places.acquire()
+        places = Places(1)
+        await Place(places).__aenter__()
         services = replace(world.copier._services, taking_over=places)
         copier = BatchCopier(services, Route(PARTITION, TOPIC), world.books)
         if when == "before":
@@ -430,15 +509,15 @@ def test_who_is_let_go_does_not_wait_for_the_take_overs_of_others(when: str) -> 
         running = asyncio.create_task(copier.run())
         await asyncio.sleep(0)
         if when == "as its turn comes":
-            places.release()
+            places.leave()
         if when != "before":
             copier.let_go()
         async with asyncio.timeout(10):
             with pytest.raises(LeaveBatchPath, match="let_go at offset 5"):
                 await running
         if when != "as its turn comes":
-            places.release()
-        assert not places.locked() and not world.target.requests
+            places.leave()
+        assert places.free == 1 and not world.target.requests
 
     asyncio.run(run())
 

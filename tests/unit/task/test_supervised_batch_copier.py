@@ -18,7 +18,7 @@ from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.loading import Tokens
 from mirror.task import batch_copier, supervised_batch_copier
-from mirror.task.batch_copier import BatchServices
+from mirror.task.batch_services import BatchServices
 from mirror.task.events import LetGo, RenewalDue, ThrottleChanged
 from mirror.task.known_positions import StartPoint
 from mirror.task.ownership import Ownership

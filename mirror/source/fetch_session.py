@@ -1,0 +1,91 @@
+"""What the fetch session with one broker asks for (KIP-227), and what the next request has to change of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mirror.source.batch_feed import Feed, Key
+from mirror.source.fetch_memory import Room
+
+_OUTDATED = -1  # in place of a position: no feed has it
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The next request: all feeds of the session that have room, and what the request has to say of them."""
+
+    wanted: Mapping[Key, Feed]
+    asked: list[Feed]
+    forgotten: list[Key]
+
+
+class SessionFeeds:
+    """The feeds of one session, which are asked for while they have room.
+
+    There may be thousands of them, and few have records. So each request costs only what may have changed since the
+    last one: the feeds that `take`, `drop` and `changed` were told of, and those in which something waits, because the
+    memory limits how much may wait.
+    """
+
+    def __init__(self) -> None:
+        self.feeds: dict[Key, Feed] = {}
+        self._wanted: dict[Key, Feed] = {}  # those that had room for the last request
+        self._known: dict[Key, int] = {}  # the positions that the session asks for
+        self._look: set[Key] = set()  # what may have changed
+        self._quick: frozenset[bool | None] | None = None  # see Room
+
+    def has(self, feed: Feed) -> bool:
+        """True unless the feed was dropped, or a later copier of the partition has a feed of its own."""
+        return self.feeds.get(feed.key) is feed
+
+    def take(self, feed: Feed) -> None:
+        """Ask for this partition, too. If the session knows it already, ask anew, with the epochs of now."""
+        self.feeds[feed.key] = feed
+        if feed.key in self._known:
+            self._known[feed.key] = _OUTDATED
+        self._look.add(feed.key)
+
+    def drop(self, feed: Feed) -> None:
+        """Ask for the partition no more."""
+        if self.has(feed):
+            del self.feeds[feed.key]
+            self._look.add(feed.key)
+
+    def changed(self, feed: Feed) -> None:
+        """Something has come, there is more room, or the feed has ended."""
+        if self.has(feed):
+            self._look.add(feed.key)
+
+    def begin_again(self) -> None:
+        """Another session begins, which asks for nothing yet."""
+        self._wanted, self._known, self._look = {}, {}, set(self.feeds)
+
+    def next(self, room: Room) -> Next | None:
+        """The next request, which the session is taken to know from now on; None if no feed has room."""
+        if self._quick != room.quick:  # so others may have more, also where nothing waits
+            self._quick = room.quick
+            self._look.update(self.feeds)
+        for key in self._look:
+            feed = self.feeds.get(key)
+            if feed is not None and feed.ended:
+                del self.feeds[key]
+            if feed is not None and not feed.ended and room.has(feed):
+                self._wanted[key] = feed
+            else:
+                self._wanted.pop(key, None)
+        return self._changes() if self._wanted else None
+
+    def _changes(self) -> Next:
+        asked, forgotten, waiting = list[Feed](), list[Key](), set[Key]()
+        for key in self._look:
+            feed = self._wanted.get(key)
+            if feed is None and self._known.pop(key, None) is not None:
+                forgotten.append(key)
+            elif feed is not None and self._known.get(key) != feed.position:
+                asked.append(feed)
+                self._known[key] = feed.position
+            if key in self.feeds and self.feeds[key].size:
+                waiting.add(key)
+        self._look = waiting
+        return Next(self._wanted, asked, forgotten)

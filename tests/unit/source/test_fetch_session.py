@@ -1,0 +1,107 @@
+"""What a session asks for is what has room, whatever has happened, though most of it is never looked at."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.strategies import booleans, integers, sampled_from
+
+from mirror.source.batch_feed import Feed, Held, Key, Span
+from mirror.source.fetch_memory import Room
+from mirror.source.fetch_session import SessionFeeds
+from mirror.wire.fetch import TopicKey
+
+TOPIC = TopicKey("t", b"t" * 16)
+CLASSES: list[frozenset[bool | None]] = [frozenset({True}), frozenset({True, None}), frozenset({True, None, False})]
+PARTITIONS = integers(0, 2)
+
+
+class Sessions(RuleBasedStateMachine):
+    """Feeds that come, fill, drain and end, beside a broker that does as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = SessionFeeds()
+        self.feeds: dict[int, Feed] = {}
+        self.broker: dict[Key, tuple[int, int]] = {}  # what it has been asked for: position, and epoch
+        self.epoch = 0  # of all leaders
+        self.asked_with: dict[int, int] = {}  # by partition, the epoch when the feed was taken last
+
+    @rule(partition=PARTITIONS, position=integers(0, 1))
+    def take(self, partition: int, position: int) -> None:
+        """A copier opens a feed, in place of one that has ended."""
+        if partition in self.feeds:
+            self.feeds[partition].end(None, drop=True)
+        feed = Feed(TOPIC, partition, position, -1, lambda: 1, self.session.changed)
+        self._placed(partition, feed)
+
+    @rule(partition=PARTITIONS)
+    def comes_back(self, partition: int) -> None:
+        """It was dropped, and its leader, which has another epoch, is here again."""
+        if partition in self.feeds and not self.feeds[partition].ended:
+            self.session.drop(self.feeds[partition])
+            self._placed(partition, self.feeds[partition])
+
+    def _placed(self, partition: int, feed: Feed) -> None:
+        self.epoch += 1
+        self.feeds[partition], self.asked_with[partition] = feed, self.epoch
+        self.session.take(feed)
+
+    @rule(partition=PARTITIONS)
+    def drop(self, partition: int) -> None:
+        if feed := self.feeds.pop(partition, None):
+            self.session.drop(feed)
+
+    @rule(partition=PARTITIONS)
+    def end(self, partition: int) -> None:
+        if partition in self.feeds:
+            self.feeds[partition].end(None, drop=True)
+
+    @rule(partition=PARTITIONS, size=integers(0, 10))
+    def fill(self, partition: int, size: int) -> None:
+        """An answer comes. The session's broker tells of it."""
+        feed = self.feeds.get(partition)
+        if feed is not None and not feed.ended:
+            feed.add(Span(feed.position, feed.position + 1, (), 0, size, Held(size, lambda _: None)))
+            self.session.changed(feed)
+
+    @rule(partition=PARTITIONS, quick=booleans())
+    def drain(self, partition: int, quick: bool) -> None:
+        if partition in self.feeds:
+            feed = self.feeds[partition]
+            for span in feed.take(2**30, 2**30):
+                feed.is_quick = quick
+                feed.done(span)
+
+    @rule(most=sampled_from([1, 15]), quick=sampled_from(CLASSES))
+    def ask(self, most: int, quick: frozenset[bool | None]) -> None:
+        """The broker is asked, and then has exactly the partitions that have room, where and as they are now."""
+        room = Room(most, 0, quick)
+        request = self.session.next(room)
+        expected = {
+            feed.key: (feed.position, self.asked_with[number])
+            for number, feed in self.feeds.items()
+            if not feed.ended and room.has(feed)
+        }
+        if request is None:
+            assert not expected
+            return
+        assert not {feed.key for feed in request.asked} & {*request.forgotten}, "a broker would forget it"
+        for key in request.forgotten:
+            del self.broker[key]
+        for feed in request.asked:
+            self.broker[feed.key] = feed.position, self.asked_with[feed.partition]
+        assert self.broker == expected and request.wanted.keys() == expected.keys()
+
+    @rule()
+    def begin_again(self) -> None:
+        self.session.begin_again()
+        self.broker.clear()
+
+    @invariant()
+    def has_what_was_taken(self) -> None:
+        assert all(self.session.has(each) or each.ended for each in self.feeds.values())
+
+
+TestSessions = Sessions.TestCase
+TestSessions.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
