@@ -98,36 +98,42 @@ def running(pair: Pair, directory: Path, workers: int, **flow: object) -> Iterat
     pair.assert_settled(topic)
 
 
-def test_without_a_free_slot_the_others_copy_until_there_is_one(pair: Pair, tmp_path: Path) -> None:
-    with running(pair, tmp_path, workers=2) as run:
-        slices, claims, copiers = run.slices(), run.claims(), run.copiers()
-
-        run.cluster.kill_worker(run.busy())
-        assert run.await_copied("after a worker was lost") < MOVED_WITHIN
-        (lost,) = [index for index, each in enumerate(run.slices()) if not each]
-        assert len(run.slices()) == 2 and run.claims() == claims, "no other task has begun"
-        kept = slices[1 - lost]
-        assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
-
+def test_what_is_lost_moves_and_interrupts_no_other_task(pair: Pair, tmp_path: Path) -> None:
+    with running(pair, tmp_path, workers=2, tasks_max=2) as run:
+        an_executor_is_lost(run)  # its worker starts another one
+        a_worker_is_lost(run)  # and no slot is free, until there is another worker
         run.cluster.add_worker()
-        run.service.wait_for("its partitions back", run.has_spread)
-        assert run.await_copied("after a worker was added") < MOVED_WITHIN
-        assert run.slices() == slices
-        assert {index: len(each) for index, each in run.claims().items()} == {
-            index: len(each) + (index == lost) for index, each in claims.items()
-        }
-        assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+        run.service.wait_for("an executor that is free", lambda: len(run.cluster.executors()) == 3)
+        an_executor_is_lost(run)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_an_executor_that_is_lost_interrupts_no_other_task(pair: Pair, tmp_path: Path, workers: int) -> None:
-    """With three workers another one is free. With two, the worker of the lost executor starts another executor."""
-    with running(pair, tmp_path, workers, tasks_max=2) as run:
-        slices, claims, copiers = run.slices(), run.claims(), run.copiers()
-        run.cluster.kill(run.busy())
-        assert run.await_copied("after an executor was lost") < MOVED_WITHIN
-        run.service.wait_for("another task has its slice", lambda: run.claims() != claims and run.has_spread())
-        (lost,) = [index for index, each in run.claims().items() if each != claims[index]]
-        assert run.slices() == slices
-        kept = slices[1 - lost]
-        assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+def an_executor_is_lost(run: Running) -> None:
+    """Another task begins, with the same partitions."""
+    slices, claims, copiers = run.slices(), run.claims(), run.copiers()
+    run.cluster.kill(run.busy())
+    assert run.await_copied("after an executor was lost") < MOVED_WITHIN
+    run.service.wait_for("another task has its slice", lambda: run.claims() != claims and run.has_spread())
+    (lost,) = [index for index, each in run.claims().items() if each != claims[index]]
+    assert run.slices() == slices
+    kept = slices[1 - lost]
+    assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+
+
+def a_worker_is_lost(run: Running) -> None:
+    """The other task copies everything, until a slot is free again."""
+    slices, claims, copiers = run.slices(), run.claims(), run.copiers()
+    run.cluster.kill_worker(run.busy())
+    assert run.await_copied("after a worker was lost") < MOVED_WITHIN
+    (lost,) = [index for index, each in enumerate(run.slices()) if not each]
+    assert len(run.slices()) == 2 and run.claims() == claims, "no other task has begun"
+    kept = slices[1 - lost]
+    assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+
+    run.cluster.add_worker()
+    run.service.wait_for("its partitions back", run.has_spread)
+    assert run.await_copied("after a worker was added") < MOVED_WITHIN
+    assert run.slices() == slices
+    assert {index: len(each) for index, each in run.claims().items()} == {
+        index: len(each) + (index == lost) for index, each in claims.items()
+    }
+    assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
