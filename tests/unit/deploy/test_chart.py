@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import tarfile
 from base64 import b64decode
@@ -20,58 +19,26 @@ from mirror import __version__
 from mirror.config.load import load
 from mirror.web.server import OPEN
 from tests.harness import helm, spark_application
+from tests.harness.chart import (
+    ALL,
+    APPLICATION,
+    CHART,
+    CLUSTER,
+    JOB,
+    LOCAL,
+    Object,
+    files,
+    one,
+    pods,
+    rendered,
+    variants,
+)
 
 ROOT = Path(__file__).parents[3]
-CHART = ROOT / "deploy" / "chart"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "mirror.json"
-VARIANTS = sorted((CHART / "ci").glob("*-values.yaml"))
 OLDEST, NEWEST = "1.29", "1.37"  # of Kubernetes: the chart's kubeVersion, and the newest that has schemas
-LOCAL = CHART / "ci" / "local-values.yaml"
-CLUSTER = CHART / "ci" / "cluster-values.yaml"
-APPLICATION = CHART / "ci" / "sparkapplication-values.yaml"
-JOB = CHART / "ci" / "job-values.yaml"
-ALL = CHART / "ci" / "all-values.yaml"
 SPARK_ENDS = 10.0  # seconds that Spark may need after the drain
-
-Object = dict[str, Any]
-
-variants = pytest.mark.parametrize("values", VARIANTS, ids=lambda each: each.name.removesuffix("-values.yaml"))
-
-
-@cache
-def rendered(values: Path, *settings: str) -> tuple[Object, ...]:
-    done = helm.render(CHART, "--values", str(values), *(part for each in settings for part in ("--set", each)))
-    assert done.returncode == 0, done.stderr
-    return tuple(each for each in yaml.safe_load_all(done.stdout) if each)
-
-
-def one(kind: str, values: Path, *settings: str, name: str | None = None) -> Object:
-    (found,) = [
-        each
-        for each in rendered(values, *settings)
-        if each["kind"] == kind and name in (None, each["metadata"]["name"])
-    ]
-    return copy.deepcopy(found)
-
-
-def files(values: Path, *settings: str) -> Object:
-    """The files that the chart itself writes."""
-    data: Object = one("ConfigMap", values, *settings, name="rel-mirror-chart")["data"]
-    return data
-
-
-def pods(values: Path) -> Iterator[Object]:
-    """Each pod that a release has: the service's, the test's and the executors'."""
-    for each in rendered(values):
-        if each["kind"] == "Pod":
-            yield each
-        elif each["kind"] == "SparkApplication":
-            yield from (each["spec"][key]["podTemplateSpec"] for key in spark_application.POD_TEMPLATES)
-        elif "template" in each.get("spec", {}):
-            yield each["spec"]["template"]
-    if "executor.yaml" in files(values):
-        yield yaml.safe_load(files(values)["executor.yaml"])
 
 
 def service_spec(values: Path, *settings: str) -> Object:

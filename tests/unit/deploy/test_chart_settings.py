@@ -11,20 +11,8 @@ import yaml
 from mirror.config.load import load
 from mirror.config.reload_effects import EFFECTS, Effect
 from tests.harness import helm
-from tests.unit.deploy.test_chart import (
-    ALL,
-    CHART,
-    CLUSTER,
-    JOB,
-    LOCAL,
-    arguments,
-    executor_pod,
-    files,
-    one,
-    policies,
-    rendered,
-    service_pod,
-)
+from tests.harness.chart import ALL, CHART, CLUSTER, JOB, LOCAL, files, one, rendered
+from tests.unit.deploy.test_chart import arguments, executor_pod, policies, service_pod
 
 EXISTING = CHART / "ci" / "existing-values.yaml"
 TOKENS = CHART / "ci" / "tokens-values.yaml"
