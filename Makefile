@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test jars tools prepare unit kafka-image image-test bench chaos lint docs dist release java
+.PHONY: help demo test jars tools prepare unit kafka-image image-test kube-test bench chaos lint docs dist release java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -62,6 +62,12 @@ image-test: java $(VENV)/ready ## mirror's own image, built and tried on real br
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13
 	@$(RUN) mirror.demo.prepare
 	@tests/images/engine.sh sh -c 'tests/images/build.sh mirror-test && $(RUN) tests.images.try_image mirror-test'
+
+kube-test: java $(VENV)/ready ## the chart and Spark's driver on a real API server of Kubernetes; its first build takes ten minutes of CPU
+	@$(RUN) tests.harness.helm >/dev/null
+	@$(RUN) tests.kube.programs >/dev/null
+	@$(RUN) mirror.spark.prepare
+	@$(RUN) pytest tests/kube/try_chart.py tests/kube/try_driver.py $(ARGS)
 
 bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'

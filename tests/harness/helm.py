@@ -9,6 +9,7 @@ own schemas come as a package of PyPI, which makes them from the OpenAPI file of
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -69,8 +70,15 @@ def package(chart: Path, into: Path) -> subprocess.CompletedProcess[str]:
     return _helm("package", str(chart), "--destination", str(into))
 
 
-def _helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(helm()), *arguments], capture_output=True, text=True, timeout=60, check=False)
+def on_cluster(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The result of a command that asks the API server of this file. What Helm keeps of the answers is beside it."""
+    kept = {"KUBECACHEDIR": str(kubeconfig.parent / "kept")}
+    return _helm(*arguments, "--kubeconfig", str(kubeconfig), environment={**os.environ, **kept})
+
+
+def _helm(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(helm()), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
 def strict(schema: Any) -> Any:
