@@ -6,7 +6,8 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from confluent_kafka import Consumer, Producer
 
 from mirror.config.load import load
 from mirror.control import cluster_plans
+from mirror.control.cluster_plans import ClusterPlans
 from mirror.control.conflicts import Note
 from mirror.control.other_flows import OtherFlows, OthersView
 from mirror.demo.brokers import LocalCluster
@@ -501,3 +503,32 @@ def test_where_nothing_has_changed_nothing_is_fetched(
     stranger.plan(topics={"t": [f"{alias}.t"]})
     assert known.look({"t": f"{alias}.t"}).refusals and not opened, "the consumer stays open"
     stranger.gone()
+
+
+def test_a_control_topic_that_is_deleted_while_it_is_read_holds_nobody_up(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signs of life of other flows come all the time, and do not make up for the records that never come."""
+    living, ended = (Stranger(target_cluster, f"x{uuid.uuid4().hex[:6]}", None, t="other") for _ in range(2))
+    for each in (living, ended):
+        each.plan()
+    original = ClusterPlans._ends
+
+    def deleted_then(plans: ClusterPlans, names: Iterable[str]) -> dict[str, int]:
+        found = original(plans, names)
+        if ended.control in found:
+            ended.gone()
+            until("it is gone", lambda: not topics.partitions(target_cluster.bootstrap, ended.control))
+        return found
+
+    monkeypatch.setattr(ClusterPlans, "_ends", deleted_then)
+    monkeypatch.setattr(cluster_plans, "READ_TIMEOUT", 1.0)
+    known = other_flows(source_cluster, target_cluster, "mine", tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        look = pool.submit(known.look, {"t": "mine.t"})
+        deadline = time.monotonic() + PATIENCE / 4
+        while not look.done() and time.monotonic() < deadline:
+            living.plan()
+        assert look.done(), "it reads on as long as another flow lives"
+    assert ours([*look.result().doubts], ended.control), "it is told"
+    living.gone()

@@ -38,7 +38,8 @@ def read(cluster: Cluster, group: str, topic: str) -> Iterator[Raw]:
                     raise MirrorError(f"{topic} on {cluster.alias} can't be read: {error.str()}")
                 else:
                     continue
-                deadline = time.monotonic() + TIMEOUT
+                if number in missing or error is not None:
+                    deadline = time.monotonic() + TIMEOUT
             if missing and time.monotonic() > deadline:
                 raise ClusterAway(cluster.alias, f"{topic} can't be read to its end: no answer in time")
 
