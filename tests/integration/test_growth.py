@@ -6,8 +6,6 @@ import contextlib
 import json
 import time
 
-import pytest
-
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.follower import Follower
@@ -48,7 +46,6 @@ def as_much_work(pair: Pair, grown: str, window: int, end: float) -> None:
         until("as long as the change took", lambda: bool(reader.to_end()) and time.monotonic() >= end)
 
 
-@pytest.mark.both_paths
 def test_new_topics_and_partitions_do_not_disturb_running_ones(shared: Pair, shared_service: Service) -> None:
     apart = shared.other("apart")
     running, grown = shared.topic("running", 2), shared.topic("grown", 1)

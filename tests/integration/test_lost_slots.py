@@ -95,6 +95,8 @@ def running(pair: Pair, directory: Path, workers: int, **flow: object) -> Iterat
             load.stop()
             pair.await_same(topic)
             assert service.terminate() == 0, service.tail()
+            said = [line for line in service.noise if "Lost executor" in line]
+            assert not said, "mirror's own log says that tasks were lost"
     pair.assert_settled(topic)
 
 

@@ -1,4 +1,4 @@
-"""On a Spark standalone cluster, slices run on all workers, and a lost executor loses nothing."""
+"""On a Spark standalone cluster, slices run on all workers, and strangers learn nothing of what they are told."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def through_eavesdropper(ports: Sequence[int]) -> dict[str, str]:
     }
 
 
-def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
+def test_tasks_spread_and_what_they_are_told_is_hidden(pair: Pair, tmp_path: Path) -> None:
     topic, ports = pair.topic("spread", 4), [free_port(), free_port()]
     with SparkCluster(tmp_path, workers=2) as cluster, Eavesdropper(ports) as between:
         settings = pair.settings(spark=cluster.settings)
@@ -64,15 +64,7 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
             assert len(between.heard) > 100_000, "the tasks and what they need to know"
             assert PASSWORD.encode() not in between.heard, "what executors are told is encrypted on its way"
             assert not cluster.shows(service.processes()), "who lists the machine's processes does not learn it"
-            cluster.kill(min(before))
-            # The killed one is in the list of processes for a moment still.
-            service.wait_for(
-                "another has taken its place", lambda: spread() and not before <= cluster.executors().keys()
-            )
-            assert len(set(cluster.executors()) - before) == 1
             load.stop()
             pair.await_same(topic)
             assert service.terminate() == 0, service.tail()
-            said = [line for line in service.noise if "Lost executor" in line]
-            assert not said, "mirror's own log says that tasks were lost"
     pair.assert_settled(topic)
