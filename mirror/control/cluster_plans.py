@@ -258,7 +258,7 @@ class ClusterPlans(ClusterAdmin):
                 name, error = str(message.topic()), message.error()
                 offset = int(message.offset() or 0)
                 if error is None:
-                    if name in left:  # the signs of life of others never end
+                    if name in left:  # living flows write all the time: only what is missing is progress
                         deadline = time.monotonic() + READ_TIMEOUT
                     yield message
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:

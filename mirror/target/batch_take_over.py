@@ -82,13 +82,13 @@ async def take_over(
         progressed()
         position = await _loaded(target, owner, tokens)
         # An owner may have failed in its first transaction, which leaves only what nobody sees.
-        without_position = position is None and await has_records(target, owner.where, end)
+        visible = position is None and await has_records(target, owner.where, end)
     except Unsupported:
         raise
     except WireError as error:
         target.forget_leader(*owner.where)
         raise failed(error) from error
-    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end, without_position)
+    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end, visible)
 
 
 def check_target(connection: Connection) -> None:

@@ -59,6 +59,11 @@ class Running:
                     found[int(number)].append(copier)
         return found
 
+    def assert_undisturbed(self, numbers: frozenset[int], before: dict[int, list[str]]) -> None:
+        """Check that these partitions still have the copiers that they had."""
+        now = self.copiers()
+        assert {number: now[number] for number in numbers} == {number: before[number] for number in numbers}
+
     def await_copied(self, what: str) -> float:
         """Wait until each partition has records that came after this call; returns the seconds."""
         begun = time.monotonic()
@@ -117,8 +122,7 @@ def an_executor_is_lost(run: Running) -> None:
     run.service.wait_for("another task has its slice", lambda: run.claims() != claims and run.has_spread())
     (lost,) = [index for index, each in run.claims().items() if each != claims[index]]
     assert run.slices() == slices
-    kept = slices[1 - lost]
-    assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+    run.assert_undisturbed(slices[1 - lost], copiers)
 
 
 def a_worker_is_lost(run: Running) -> None:
@@ -128,8 +132,7 @@ def a_worker_is_lost(run: Running) -> None:
     assert run.await_copied("after a worker was lost") < MOVED_WITHIN
     (lost,) = [index for index, each in enumerate(run.slices()) if not each]
     assert len(run.slices()) == 2 and run.claims() == claims, "no other task has begun"
-    kept = slices[1 - lost]
-    assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+    run.assert_undisturbed(slices[1 - lost], copiers)
 
     run.cluster.add_worker()
     run.service.wait_for("its partitions back", run.has_spread)
@@ -138,4 +141,4 @@ def a_worker_is_lost(run: Running) -> None:
     assert {index: len(each) for index, each in run.claims().items()} == {
         index: len(each) + (index == lost) for index, each in claims.items()
     }
-    assert {number: run.copiers()[number] for number in kept} == {number: copiers[number] for number in kept}
+    run.assert_undisturbed(slices[1 - lost], copiers)

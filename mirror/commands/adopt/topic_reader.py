@@ -38,7 +38,7 @@ def read(cluster: Cluster, group: str, topic: str) -> Iterator[Raw]:
                     raise MirrorError(f"{topic} on {cluster.alias} can't be read: {error.str()}")
                 else:
                     continue
-                if number in missing or error is not None:
+                if number in missing or error is not None:  # what follows an end that was read is no progress
                     deadline = time.monotonic() + TIMEOUT
             if missing and time.monotonic() > deadline:
                 raise ClusterAway(cluster.alias, f"{topic} can't be read to its end: no answer in time")
