@@ -112,6 +112,7 @@ class Service:
     def _follow(self, settings: Settings) -> None:
         """Use other settings from now on. They differ only in what can change while the service runs."""
         before, self._settings = self._settings, settings
+        self._front.follow(settings)
         level = settings.log.level
         for runner, old, new in zip(self._runners, before.flows, settings.flows, strict=True):
             if (new, level) != (old, before.log.level):

@@ -107,7 +107,7 @@ def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pai
                     os.kill(worker, signal.SIGKILL)
             running.wait_for(running.counts.total + 450)
             await_path(service, topic, "batches")
-            service.file.write_text(service.file.read_text().replace("data_path: auto", "data_path: records"))
+            service.rewrite(service.file.read_text().replace("data_path: auto", "data_path: records"))
             os.kill(service.pid, signal.SIGHUP)
             assert not await_path(service, topic, "records")["path_reason"]
             running.wait_for(running.counts.total + 500)

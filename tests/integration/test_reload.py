@@ -71,19 +71,12 @@ def service(flow: Pair, settings: Settings, tmp_path_factory: pytest.TempPathFac
         assert not running.noise, running.tail()
 
 
-def write(service: Service, text: str) -> None:
-    """Replace the file as an editor does."""
-    new = service.file.with_suffix(".new")
-    new.write_text(text)
-    new.replace(service.file)
-
-
 def change(service: Service, settings: Settings, flow: dict[str, Any], **top: Any) -> Event:
     """Change keys of the flow and of the file, and wait until the service has read them."""
     since = len(service.events)
     settings["flows"][0] |= flow
     settings |= top
-    write(service, yaml.safe_dump(settings))
+    service.rewrite(yaml.safe_dump(settings))
     answers = service.wait_for("an answer", lambda: service.find(RELOADED, since) or service.find(REFUSED, since))
     assert answers[0]["msg"] == RELOADED, answers[0]
     return answers[0]
@@ -163,7 +156,7 @@ def test_an_invalid_file_changes_nothing(flow: Pair, service: Service, settings:
     first, before = flow.prefix + "first", service.metric(SUCCEEDED_AT)
     assert service.metric(SUCCESSFUL) == 1
     since = len(service.events)
-    write(service, yaml.safe_dump(settings | {"drain_timeout": "for ever"}))
+    service.rewrite(yaml.safe_dump(settings | {"drain_timeout": "for ever"}))
     said = service.wait_for_event(REFUSED, since=since)
     assert said["level"] == "ERROR" and f"{service.file}:" in said["reason"] and "drain_timeout: must" in said["reason"]
     service.wait_for("the metric", lambda: service.metric(SUCCESSFUL) == 0)
