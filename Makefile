@@ -41,7 +41,7 @@ test: jars tools prepare ## the tests; ARGS=--slow: all, as in CI; ARGS="--slow 
 # Parts of `test`, which .ci/run runs beside other targets.
 # Kafka's jars are fetched with the Ivy that PySpark brings.
 jars: java $(VENV)/ready
-	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools kafka_2.13:3.9.1 kafka_2.13:3.3.2
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools kafka-storage-test kafka_2.13:3.9.1 kafka_2.13:3.3.2
 
 tools: $(VENV)/ready
 	@$(RUN) tests.harness.helm >/dev/null
