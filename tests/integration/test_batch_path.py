@@ -222,7 +222,7 @@ def test_records_of_others_are_counted_although_they_end_a_transaction(pair: Pai
 
 def test_records_of_others_are_counted_while_their_transaction_is_open(pair: Pair, tmp_path: Path) -> None:
     batches = between(pair, tmp_path, offset_lag_max=1_000)
-    stranger = load.producer(batches.target, transactional_id=batches.topic)
+    stranger = load.producer(batches.target, transactional_id=batches.topic, transaction_timeout_ms=900_000)
     stranger.init_transactions(PATIENCE)
 
     def write() -> None:
