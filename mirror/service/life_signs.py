@@ -70,7 +70,7 @@ class LifeSigns(threading.Thread):
             if not self._silence.is_long(self._source.reachable, time.monotonic()) and self._lives():
                 self._write(SIGN_KEY)
         if self._leaves() and self._write(GOODBYE_KEY):
-            log.info("service has said goodbye, a standby can take over at once", extra={"flow": self._flow.name})
+            log.info("service has said goodbye, a standby takes over soon", extra={"flow": self._flow.name})
 
     def _write(self, key: bytes) -> bool:
         """Write a record, and return whether that went well. No failure ends the thread: the next sign is due soon."""

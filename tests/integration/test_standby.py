@@ -38,7 +38,7 @@ AFTER = 10  # seconds
 NEVER = 10_000  # seconds, longer than any test: only a goodbye makes such a standby take over
 TAKES_OVER = "no living service, the standby takes over"
 BEGINS = "standby begins to wait"
-GOODBYE = "service has said goodbye, a standby can take over at once"
+GOODBYE = "service has said goodbye, a standby takes over soon"
 
 
 class Network:
