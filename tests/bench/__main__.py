@@ -3,9 +3,9 @@
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
 Writes every single result to FILE as JSON, where it replaces those of the same measures, and the tables and pictures
-of docs/performance.md. Four are run only when they are named: `tuning` looks for MirrorMaker's best tuning, `groups`
-measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, and `many` what ten
-thousand partitions take.
+of docs/performance.md. Five are run only when they are named: `tuning` looks for MirrorMaker's best tuning, `groups`
+measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, `many` what ten thousand
+partitions take, and `hand-over` a catch-up in whole batches that begins within one.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ LOADS = [
 ]
 REPLICATED = [LOADS[0], Load(3 * MILLION, batch_bytes=16_384, compression="lz4")]
 FAR = Load(2 * MILLION, partitions=1)
+HAND_OVER = Load(10 * MILLION, partitions=1, name="hand-over")
 BUSY = Load(36 * MILLION)  # more than is copied while something else is measured
 REHEARSAL = 8.0  # minutes
 DELAY = 0.01  # seconds each way, of a target that is far away
@@ -91,6 +92,7 @@ MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
 }
 NAMED = MEASURES | {
     "many": lambda bench, a: bench.partitions({10_000: 20.0}, "many"),
+    "hand-over": lambda bench, a: bench.hand_over(HAND_OVER, a.rounds),
     "groups": lambda bench, a: bench.groups(),
     "map": lambda bench, a: bench.offset_map(LOADS[1], a.rounds),
     "tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds),

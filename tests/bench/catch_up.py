@@ -40,8 +40,11 @@ class Load:
         return "-".join(["load", str(self.size), str(self.partitions), str(self.records), *extra])
 
 
-def fill(bootstrap: str, load: Load) -> None:
-    """Write the records, round robin; each value begins with its number. Text-like bytes, which compress somewhat."""
+def fill(bootstrap: str, load: Load, since: int = 0) -> None:
+    """Write the records, round robin; each value begins with its number. Text-like bytes, which compress somewhat.
+
+    With `since`, a time in ms, there is one each millisecond from then on. Otherwise they have the present time.
+    """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -56,9 +59,10 @@ def fill(bootstrap: str, load: Load) -> None:
     headers = [("trace", b"0123456789abcdef"), ("type", b"order")] if load.headers else []
     for number in range(load.records):
         value = b"%012d" % number + body[number % load.size :][: load.size - 12]
+        at = since and since + number
         while True:
             try:
-                producer.produce(load.topic, value, partition=number % load.partitions, headers=headers)
+                producer.produce(load.topic, value, partition=number % load.partitions, headers=headers, timestamp=at)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -22,6 +22,7 @@ _MEASURES = {
     "pauses": "pauses",
     "partitions": "many partitions",
     "many": "ten thousand partitions",
+    "hand-over": "a hand-over",
     "groups": "offsets of consumer groups",
     "map": "the offset map",
     "map-throughput": "throughput without it",
@@ -45,7 +46,7 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     told = "; ".join(f"{words} {when[m][0]} to {when[m][-1][-5:]}" for m, words in _MEASURES.items() if when[m])
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
     parts = [textwrap.fill(words, 119, break_on_hyphens=False), *(_catch_up(good, each) for each in _HEADINGS)]
-    parts += [_tuning(good), _latency(good), _pauses(good), _partitions(good), _groups(good)]
+    parts += [_tuning(good), _latency(good), _pauses(good), _partitions(good), _hand_over(good), _groups(good)]
     parts += [_map(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
@@ -177,6 +178,18 @@ def _partitions(results: Sequence[Result]) -> str:
 
 def _active(interval: float) -> str:
     return f"a record each {interval:.0f} s" if interval > 1 else "active"
+
+
+def _hand_over(results: Sequence[Result]) -> str:
+    columns = {
+        "records copied": ("copied", 0, 1),
+        "by records, s": ("by_records_s", 1, 1),
+        "on the batch path, s after the start": ("batches_s", 1, 1),
+        "all copied, s after the start": ("all_s", 1, 1),
+    }
+    found = [result for result in results if result["measure"] == "hand-over"]
+    row = [_cell(found, *of) for of in columns.values()]
+    return "### A catch-up that begins within a batch\n\n" + _table([*columns], [row]) if found else ""
 
 
 def _groups(results: Sequence[Result]) -> str:

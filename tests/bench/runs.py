@@ -16,10 +16,10 @@ from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
 from mirror.demo.kafka_jars import KAFKA_VERSION
-from tests.bench import catch_up, group_sync, live, many, map_cost
+from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway
-from tests.bench.systems import CANDIDATES, SYSTEMS, Job, Mirror, System, candidate
+from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
 from tests.bench.usage import Usage
 from tests.harness import topics
 from tests.harness.waiting import until
@@ -112,6 +112,21 @@ class Bench:
 
         list(self._each({}, 1, one, list(systems)))  # or whoever comes first would pay for what the brokers have to do
         yield from self._each({"measure": "map-throughput"}, rounds, one, list(systems))
+
+    def hand_over(self, load: Load, rounds: int) -> Iterator[Result]:
+        """A catch-up of whole batches that begins within one."""
+        topics.create(self._source.bootstrap, load.topic, load.partitions)
+        since = int(time.time() * 1000) - load.records
+        catch_up.fill(self._source.bootstrap, load, since)
+
+        def one(_: str) -> Result:
+            job = self.job({load.topic: load.partitions})
+            try:
+                return hand_over.measure(job, load, since)
+            finally:
+                self._forget(job, load.topic)
+
+        yield from self._each({"measure": "hand-over", "records": load.records}, rounds, one, [BatchMirror.name])
 
     def _copy(self, system: Callable[[Job], System], load: Load, through: str = "") -> Result:
         job = self.job({load.topic: load.partitions}, compression=load.compression, through=through)

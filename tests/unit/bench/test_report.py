@@ -79,3 +79,10 @@ def test_partitions_that_get_few_records(tmp_path: Path) -> None:
     assert "| 1,000, active | mirror-auto | 150 | 0.50 | 20 | 7.0 | 30.5 |" in lines
     assert "| 10,000, idle | mirror-auto | 150 | 0.50 | 20 |  |  |" in lines
     assert "| 10,000, a record each 20 s | mirror-auto | 150 | 0.50 | 20 | 7.0 | 30.5 |" in lines
+
+
+def test_catch_ups_that_begin_within_a_batch(tmp_path: Path) -> None:
+    what = {"measure": "hand-over", "system": "mirror-auto", "at": "2026-11-27 20:00", "copied": 9_999_900}
+    lines = written(tmp_path, [{**what, "by_records_s": s, "batches_s": 12.0, "all_s": 30.0} for s in (1.5, 2.5)])
+    begin = "| 9,999,900 (9,999,900 to 9,999,900) | 2.0 (1.5 to 2.5) | 12.0 "
+    assert any(line.startswith(begin) for line in lines), lines
