@@ -69,7 +69,7 @@ kube-test: java $(VENV)/ready ## the chart and Spark's driver on a real API serv
 	@$(RUN) mirror.spark.prepare
 	@$(RUN) pytest tests/kube/try_chart.py tests/kube/try_driver.py $(ARGS)
 
-bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
+bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: some hours, nothing else should run; ARGS="--help" tells of parts
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror
 	@$(RUN) mirror.spark.prepare
