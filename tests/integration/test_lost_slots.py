@@ -126,15 +126,7 @@ def test_what_is_lost_moves_and_interrupts_no_other_task(pair: Pair, tmp_path: P
         a_worker_is_lost(run)  # and no slot is free, until there is another worker
         run.cluster.add_worker()
         run.service.wait_for("an executor that is free", lambda: len(run.cluster.executors()) == 3)
-        an_executor_is_lost(run)
-
-
-def test_a_machine_that_vanishes_loses_its_partitions_until_it_comes_back(pair: Pair, tmp_path: Path) -> None:
-    with running(pair, tmp_path, workers=2, tasks_max=2) as run:
         a_machine_vanishes(run)
-        run.cluster.add_worker()
-        run.service.wait_for("an executor that is free", lambda: len(run.cluster.executors()) == 3)
-        a_machine_vanishes_beside_a_free_executor(run)
 
 
 def an_executor_is_lost(run: Running) -> None:
@@ -144,24 +136,27 @@ def an_executor_is_lost(run: Running) -> None:
 
 
 def a_worker_is_lost(run: Running) -> None:
+    """The other task copies everything, until a slot is free again."""
     before = run.seen()
     run.cluster.kill_worker(run.busy())
-    index = assert_lent(run, before, "after a worker was lost")
+    assert run.await_copied("after a worker was lost") < MOVED_WITHIN
+    (index,) = [index for index, each in enumerate(run.slices()) if not each]
+    assert len(run.slices()) == 2 and run.claims() == before.claims, "no other task has begun"
+    run.assert_undisturbed(before, 1 - index)
+
     run.cluster.add_worker()
-    assert_given_back(run, before, index, "after a worker was added")
+    run.service.wait_for("its partitions back", run.has_spread)
+    assert run.await_copied("after a worker was added") < MOVED_WITHIN
+    assert run.slices() == before.slices
+    claims = {number: len(each) + (number == index) for number, each in before.claims.items()}
+    assert {number: len(each) for number, each in run.claims().items()} == claims
+    run.assert_undisturbed(before, 1 - index)
 
 
 def a_machine_vanishes(run: Running) -> None:
-    before = run.seen()
-    with vanished(run, run.busy()):
-        index = assert_lent(run, before, "after a machine had vanished")
-    assert_given_back(run, before, index, "after it came back")
-
-
-def a_machine_vanishes_beside_a_free_executor(run: Running) -> None:
     before, executor = run.seen(), run.busy()
     with vanished(run, executor):
-        assert_moved(run, before, "after another machine had vanished")
+        assert_moved(run, before, "after a machine had vanished")
     run.service.wait_for("the old executor has ended", lambda: executor not in run.cluster.executors())
 
 
@@ -180,23 +175,4 @@ def assert_moved(run: Running, before: Seen, when: str) -> None:
     run.service.wait_for("another task has its slice", lambda: run.claims() != before.claims and run.has_spread())
     (index,) = [index for index, each in run.claims().items() if each != before.claims[index]]
     assert run.slices() == before.slices
-    run.assert_undisturbed(before, 1 - index)
-
-
-def assert_lent(run: Running, before: Seen, when: str) -> int:
-    """The other task copies everything, and no task begins; returns the slice that has none."""
-    assert run.await_copied(when) < MOVED_WITHIN
-    (index,) = [index for index, each in enumerate(run.slices()) if not each]
-    assert len(run.slices()) == 2 and run.claims() == before.claims, "no other task has begun"
-    run.assert_undisturbed(before, 1 - index)
-    return index
-
-
-def assert_given_back(run: Running, before: Seen, index: int, when: str) -> None:
-    """A new task has the slice, with the same partitions."""
-    run.service.wait_for("its partitions back", run.has_spread)
-    assert run.await_copied(when) < MOVED_WITHIN
-    assert run.slices() == before.slices
-    claims = {number: len(each) + (number == index) for number, each in before.claims.items()}
-    assert {number: len(each) for number, each in run.claims().items()} == claims
     run.assert_undisturbed(before, 1 - index)
