@@ -769,6 +769,8 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, preferred=2)))
             asked, future = await source.asked.get()
+            if asked.session[1] < 0:  # the leader's session has no partition any more, and may end first
+                asked, future = await source.asked.get()
             assert (asked.node, asked.session, asked.positions) == (2, (0, 0), {0: (5, 4, -1)})
             error = CODES["OFFSET_OUT_OF_RANGE"] if how == "error" else 0
             future.set_result(reply(fetched(0, b"" if error else log(5, 1), error=error)))
