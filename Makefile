@@ -41,7 +41,7 @@ test: jars tools prepare ## the tests; ARGS=--slow: all, as in CI; ARGS="--slow 
 # Parts of `test`, which .ci/run runs beside other targets.
 # Kafka's jars are fetched with the Ivy that PySpark brings.
 jars: java $(VENV)/ready
-	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools kafka_2.13:3.9.1 kafka_2.13:3.3.2
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools kafka-storage-test kafka_2.13:3.9.1 kafka_2.13:3.3.2
 
 tools: $(VENV)/ready
 	@$(RUN) tests.harness.helm >/dev/null
@@ -69,7 +69,7 @@ kube-test: java $(VENV)/ready ## the chart and Spark's driver on a real API serv
 	@$(RUN) mirror.spark.prepare
 	@$(RUN) pytest tests/kube/try_chart.py tests/kube/try_driver.py $(ARGS)
 
-bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
+bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: some hours, nothing else should run; ARGS="--help" tells of parts
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror
 	@$(RUN) mirror.spark.prepare

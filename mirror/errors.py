@@ -142,8 +142,13 @@ class Interleaved(PartitionError):
     """The records are not where they should be: some are lost, or others write to the remote partition, too.
 
     The transaction was not ended, so the next producer aborts it. In its first transaction, that one waits for each
-    batch to be replicated: then nothing depends on where the records are.
+    batch to be replicated: then nothing depends on where the records are. `appended` has the fields of AppendedOffsets
+    (target/written.py), if they make sense.
     """
+
+    def __init__(self, message: str, appended: tuple[int | None, int, int, int] | None = None) -> None:
+        super().__init__(message)
+        self.appended = appended
 
 
 class PositionUnstable(PartitionError):

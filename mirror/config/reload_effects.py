@@ -89,6 +89,6 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "spark": dict.fromkeys(("master", "conf"), Effect.START),
     "http": dict.fromkeys(("host", "port", "tls_certificate", "tls_key", "username", "password"), Effect.START),
     "metrics": {"labels": Effect.START},
-    "metrics.otlp": dict.fromkeys(("endpoint", "interval", "headers"), Effect.START),
+    "metrics.otlp": {"endpoint": Effect.START, "interval": Effect.RELOAD, "headers": Effect.START},
     "log": {"level": Effect.PLAN, "format": Effect.START},
 }

@@ -28,6 +28,10 @@ KAFKA_VERSION = "4.2.0"
 BROKER = "kafka_2.13"
 MIRROR_MAKER = "connect-mirror"
 TOOLS = "kafka-tools"  # such as the console consumer; they run on the broker's class path
+TIER = "kafka-storage-test"  # a folder that takes the place of tiered storage
+
+_CLASSIFIERS = {TIER: ("kafka-storage", "test")}  # artifact and classifier, where an artifact's name has both
+_ALONE = {TOOLS, TIER}  # fetched without what they need
 
 # The expected hashes of each artifact's jars, in the format of sha256sum. For another Kafka: fetch it, inspect it, and
 # write the files again.
@@ -43,9 +47,9 @@ def kafka_jars(
 ) -> Path:
     """The folder with the jars of one of Kafka's artifacts and of all it needs, fetched with PySpark's Ivy if need be.
 
-    `artifact` is BROKER (44 MB), MIRROR_MAKER (34 MB), or TOOLS (1 MB, without what it needs). Processes that ask at
-    once fetch once. `progress` gets one line if there is something to fetch. Raises SetupError if there is no Java, the
-    download fails, or a jar is not the one whose hash is in HASHES.
+    `artifact` is BROKER (44 MB), MIRROR_MAKER (34 MB), or TOOLS or TIER (1 MB each, without what they need). Processes
+    that ask at once fetch once. `progress` gets one line if there is something to fetch. Raises SetupError if there is
+    no Java, the download fails, or a jar is not the one whose hash is in HASHES.
     """
     jars = cache_dir() / f"{artifact}-{version}"
     if jars.is_dir():
@@ -63,15 +67,14 @@ def kafka_jars(
 
 
 def _fetch(artifact: str, version: str, directory: Path) -> None:
-    """Fetch `artifact` of this version with Ivy into directory/jars, with its dependencies unless it is TOOLS."""
+    """Fetch `artifact` of this version with Ivy into directory/jars, with its dependencies unless it is _ALONE."""
     ivy = next(_spark_jars().glob("ivy-*.jar"), None)
     if ivy is None:
         raise SetupError(f"no Ivy in {_spark_jars()}: install PySpark with pip")
     command = [java(), "-XX:-UsePerfData", f"-Duser.home={directory}", "-jar", str(ivy)]
     command += ["-cache", str(directory / "cache"), "-confs", "default"]
-    command += ["-dependency", "org.apache.kafka", artifact, version]
+    command += ["-ivy", str(_module(artifact, version, directory / "ivy.xml"))]
     command += ["-retrieve", f"{directory}/jars/[artifact]-[revision](-[classifier]).[ext]"]
-    command += ["-notransitive"] if artifact == TOOLS else []
     what = f"could not fetch {artifact} {version}"
     try:
         ended = subprocess.run(
@@ -88,6 +91,19 @@ def _fetch(artifact: str, version: str, directory: Path) -> None:
         said = [line.strip(": \t") for line in ended.stdout.splitlines()]
         relevant = [line for line in said if line and not line.startswith("USE VERBOSE")]
         raise SetupError(f"{what}; Ivy's last lines: {' | '.join(relevant[-3:])}")
+
+
+def _module(artifact: str, version: str, file: Path) -> Path:
+    """Write what Ivy is to fetch; Ivy's command line knows no classifiers."""
+    name, classifier = _CLASSIFIERS.get(artifact, (artifact, None))
+    chosen = f'<artifact name="{name}" type="jar" m:classifier="{classifier}"/>' if classifier else ""
+    file.write_text(
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="mirror" module="jars"/><dependencies>'
+        f'<dependency org="org.apache.kafka" name="{name}" rev="{version}" conf="default"'
+        f' transitive="{str(artifact not in _ALONE).lower()}">{chosen}</dependency></dependencies></ivy-module>'
+    )
+    return file
 
 
 def _compare(jars: Path, hashes: Path) -> None:

@@ -81,6 +81,11 @@ class Front:
             watch.start()
         return self
 
+    def follow(self, settings: Settings) -> None:
+        """Use other settings from now on. They differ only in what can change while the service runs."""
+        if self._pusher is not None:
+            self._pusher.pace(settings.metrics.otlp.interval)
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """End."""
         self._closing.set()

@@ -23,7 +23,7 @@ from mirror.target.coordination import ask, failed
 from mirror.target.runs import Runs
 from mirror.target.session_marks import Due, Marks, SessionMarks
 from mirror.target.transaction_content import Made, Places, TransactionContent
-from mirror.target.written import AppendedOffsets, Written
+from mirror.target.written import Written
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import TRANSACTION
 from mirror.wire.transactional import end_txn
@@ -85,9 +85,7 @@ class BatchSession:
         self._careful = False
         self._least, self.end = places.last + 1, places.last + 2  # before and after the marker
         self._marks.committed(due, places.of(due.needed))
-        return Written(
-            sum(len(each.data) for each in batches), after, AppendedOffsets(expected, places.bases[0], places.last)
-        )
+        return Written(sum(len(each.data) for each in batches), after, places.appended(expected))
 
     async def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet."""

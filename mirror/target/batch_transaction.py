@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import TypeVar
 
 from mirror.backoff import Backoff
@@ -85,7 +86,8 @@ class BatchTransaction:
         _checked(committed)
         for found, wanted in zip(bases, expected.bases, strict=True):
             if found != wanted:
-                raise Interleaved(f"{self._where}: a batch is at {found} instead of {wanted}")
+                places = Places(bases, content.counts)
+                raise self._interleaved(f"a batch is at {found} instead of {wanted}", places, predicted)
         return expected, made.position
 
     async def write_carefully(self, content: TransactionContent) -> tuple[Places, Position]:
@@ -137,7 +139,8 @@ class BatchTransaction:
         places = Places.following(base, content.counts)
         if made is None or base != predicted:
             if along:
-                raise Interleaved(f"{self._where}: the first batch is at {base} instead of {predicted}")
+                found = Places([base], content.counts[:1])
+                raise self._interleaved(f"the first batch is at {base} instead of {predicted}", found, predicted)
             made = content.made(places)
             requests = await self._requests(made.others)
         for node, some in requests:
@@ -215,6 +218,9 @@ class BatchTransaction:
     @property
     def _where(self) -> str:
         return f"{self._owner.remote}-{self._owner.partition}"
+
+    def _interleaved(self, text: str, places: Places, predicted: int | None) -> Interleaved:
+        return Interleaved(f"{self._where}: {text}", astuple(places.appended(predicted)))
 
     def _base(self, answer: ProduceAnswer, batches: Sequence[Batch]) -> int:
         """Where the batch for the remote partition is."""

@@ -119,7 +119,8 @@ class TransactionSession:
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
             raise
-        appended = appended_offsets(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
+        records = len(batch.offsets)
+        appended = appended_offsets(expected, downstream.get(0), downstream.get(records - 1), records)
         markers = 1 if self._flow.exactly_once else 0
         self.end = None if appended is None else appended.last + 1 + markers
         self._least = self._least if appended is None else appended.last + 1

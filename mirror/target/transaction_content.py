@@ -10,6 +10,7 @@ from itertools import accumulate
 from mirror.batches.headers import RecordBatch
 from mirror.model import Position
 from mirror.target.beside import Beside
+from mirror.target.written import AppendedOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class Places:
     def last(self) -> int:
         """The offset of the last record."""
         return self.bases[-1] + self.counts[-1] - 1
+
+    def appended(self, expected: int | None) -> AppendedOffsets:
+        """Where all the records are, and where the first one should be, if that is known."""
+        return AppendedOffsets(expected, self.bases[0], self.last, sum(self.counts))
 
 
 @dataclass(frozen=True, slots=True)

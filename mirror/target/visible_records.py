@@ -1,9 +1,11 @@
-"""Looks whether a remote partition has records that read_committed consumers see."""
+"""Looks for records in a remote partition: whether read_committed consumers see any, and how many are where."""
 
 from __future__ import annotations
 
-from mirror.batches.headers import committed, walk
-from mirror.errors import Malformed
+import asyncio
+
+from mirror.batches.headers import CONTROL, committed, walk
+from mirror.errors import Malformed, PartitionError, WireError
 from mirror.target.coordination import refusal
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import PASSING
@@ -11,6 +13,7 @@ from mirror.wire.fetch import FETCH, Limits, PartitionAnswer, TopicKey, Wanted, 
 from mirror.wire.offsets import Where
 
 ANSWER_MAX = 2**18  # bytes, or one batch: many partitions may be looked at together
+COUNT_TIMEOUT = 5.0  # seconds
 
 
 async def has_records(target: Cluster, where: Where, end: int) -> bool:
@@ -34,13 +37,34 @@ async def has_records(target: Cluster, where: Where, end: int) -> bool:
     return False
 
 
-async def _fetched(target: Cluster, where: Where, at: int) -> PartitionAnswer | None:
+async def count_between(target: Cluster, where: Where, first: int, end: int, most: int) -> int | None:
+    """How many records are at these offsets, `end` excluded, committed or not. None if that can't be found out now.
+
+    It counts no further than to `most`, or to the end of an answer. Markers do not count.
+    """
+    at, found = first, 0
+    try:
+        async with asyncio.timeout(COUNT_TIMEOUT):
+            while at < end and found < most:
+                answer = await _fetched(target, where, at, stable=False)
+                batches = [each for each in walk(answer.records) if each.last >= at] if answer else []
+                if not batches:
+                    return None
+                found += sum(each.records for each in batches if each.first < end and not each.attributes & CONTROL)
+                at = batches[-1].last + 1
+    except (WireError, PartitionError, TimeoutError):
+        return None
+    return found
+
+
+async def _fetched(target: Cluster, where: Where, at: int, stable: bool = True) -> PartitionAnswer | None:
     """What follows `at`; None if the target refuses to say it."""
     topic, partition = where
     leader = await target.leader(topic, partition)
     connection = await target.connection(leader.node)
     wanted = Wanted(partition, at, ANSWER_MAX, leader.epoch)
-    answer = await connection.ask(fetch({TopicKey(topic, target.topic_id(topic)): [wanted]}, Limits(0.0, ANSWER_MAX)))
+    key, limits = TopicKey(topic, target.topic_id(topic)), Limits(0.0, ANSWER_MAX)
+    answer = await connection.ask(fetch({key: [wanted]}, limits, stable=stable))
     found = answer.partitions[0][1] if answer.partitions else None
     error = answer.error or (found.error if found else 0)
     if error in PASSING:

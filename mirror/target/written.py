@@ -14,11 +14,12 @@ class AppendedOffsets:
     expected: int | None  # the offset after everything that the partition had before; None if that is not known
     first: int
     last: int
+    records: int  # how many there are
 
 
-def appended_offsets(expected: int | None, first: int | None, last: int | None) -> AppendedOffsets | None:
+def appended_offsets(expected: int | None, first: int | None, last: int | None, records: int) -> AppendedOffsets | None:
     """None if the client knows no offset of a record, as of one that the broker says it had already."""
-    return None if first is None or last is None else AppendedOffsets(expected, first, last)
+    return None if first is None or last is None else AppendedOffsets(expected, first, last, records)
 
 
 @dataclass(frozen=True, slots=True)

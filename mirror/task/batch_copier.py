@@ -17,11 +17,13 @@ from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.target.batch_session import BatchSession
 from mirror.target.batch_take_over import Owner, take_over
 from mirror.target.take_over_places import Place
-from mirror.target.written import Written
+from mirror.target.visible_records import count_between
+from mirror.target.written import AppendedOffsets, Written
 from mirror.task.batch_path_obstacles import obstacle
 from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
+from mirror.task.foreign_writes import ForeignWrites, Gap
 from mirror.task.known_positions import UPGRADED
 from mirror.task.path_memory import TOO_SLOW
 from mirror.wire.fetch import TopicKey
@@ -49,6 +51,8 @@ class BatchCopier:
         self._owner = Owner.of(self._flow, route.topic, route.partition.partition)
         self._size = BatchSize(BATCHES_MAX, self._flow.transaction_timeout, PRODUCE_TIMEOUT)
         self._drained = Position(-1, "")  # after what was read and has no records to copy
+        where = {"flow": self._flow.name, **route.partition._asdict(), "remote_topic": route.topic.remote}
+        self._foreign = ForeignWrites(books, where, services.clock, services.looks)
         self._interleaved: float | None = None  # when, monotonic
         self._careful = False
         self.feed: Feed | None = None  # None until the partition is taken over
@@ -96,6 +100,8 @@ class BatchCopier:
             while True:
                 await self._step(session, feed)
         except Interleaved as error:
+            if error.appended and (gap := self._foreign.noted(AppendedOffsets(*error.appended))):
+                await self._look(gap)
             self._note_interleaved(error)
             raise
         except RecordsRefused as error:
@@ -262,7 +268,20 @@ class BatchCopier:
             raise
         self._careful = False
         self._size.committed(len(batches), session.duration)
+        gap = self._foreign.noted(written.appended)
         self._counted(session, written, stamps)
+        if gap is not None:
+            await self._look(gap)
+            self._copying()  # others see what was found
+
+    async def _look(self, gap: Gap) -> None:
+        """Find out whether somebody else has written there."""
+        found = None
+        try:
+            with self._working():
+                found = await count_between(self._services.target, self._owner.where, gap.begin, gap.end, gap.ours + 1)
+        finally:
+            self._foreign.judge(found)
 
     def _counted(self, session: BatchSession, written: Written, stamps: list[tuple[int, int]]) -> None:
         books = self._books

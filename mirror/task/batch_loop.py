@@ -113,7 +113,9 @@ class BatchLoop:
         self.fetcher = BatchFetcher(source, rack=consumer.get("client.rack", ""))
         tokens = task.positions.tokens
         ownership = Ownership(task.plan)
-        self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock, ownership)
+        self.services = BatchServices(
+            task.plan, self.fetcher, target, tokens, task.limits, task.clock, ownership, looks=task.looks
+        )
         self._loop, main = asyncio.get_running_loop(), asyncio.current_task()
         assert main is not None
         self._main = main

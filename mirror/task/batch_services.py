@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mirror.clock import Clock
-from mirror.control.reports import Counters
+from mirror.control.reports import NOWHERE, Counters
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.source.batch_fetcher import BatchFetcher
@@ -13,6 +13,7 @@ from mirror.target.loading import Tokens
 from mirror.target.take_over_places import Places
 from mirror.task.followed_plan import PlanView
 from mirror.task.known_positions import KnownPositions
+from mirror.task.look_budget import LookBudget
 from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
@@ -25,6 +26,7 @@ class Books:
     known: KnownPositions
     counters: Counters
     turns: Turns
+    foreign: tuple[int, int] = NOWHERE  # the last offsets at which somebody else has written to the remote partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class BatchServices:
     clock: Clock
     ownership: Ownership
     taking_over: Places = field(default_factory=Places)
+    looks: LookBudget = field(default_factory=LookBudget)
 
     def flow(self, topic: str) -> Flow:
         """The flow's settings for a source topic as they are now: a reload changes some of them."""

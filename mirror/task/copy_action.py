@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
+
+from confluent_kafka import KafkaException
 
 from mirror.control.decisions import Incident, decided
 from mirror.errors import PartitionError, RecordsRefused, TransformUnusable
 from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
 from mirror.target.record_transactions import TransactionSession
-from mirror.target.written import Written
+from mirror.target.remote_records import count_between
+from mirror.target.written import AppendedOffsets, Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.foreign_writes import ForeignWrites
 from mirror.task.partition_facts import PartitionFacts
@@ -17,7 +21,10 @@ from mirror.task.poison_records import PoisonRecords
 from mirror.task.rate_limits import Bucket
 from mirror.task.task_services import TaskServices
 from mirror.task.transforming import Transforming
+from mirror.text import BUG
 from mirror.topic_transform import transform_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,8 @@ class CopyAction:
         self._services = services
         self._clock = services.clock
         self._batch_size = BatchSize(flow.batch_max_records, flow.transaction_timeout)
-        self._foreign = ForeignWrites(facts, services)
+        where = {**facts.where, "remote_topic": facts.topic.remote}
+        self._foreign = ForeignWrites(facts, where, services.clock, services.looks)
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
         path = transform_of(flow, facts.partition.topic)
         self._transforming = Transforming(path, facts.partition, services.clock) if path else None
@@ -196,9 +204,26 @@ class CopyAction:
             if sent is not None:
                 now = int(facts.known.last_commit * 1000)
                 facts.counters.copied(sent.timestamps, written.size, now, session.duration)
-            if written.appended is not None and not self._services.flow.active_active:
-                self._foreign.committed(written.appended, trying.sent)
+            if not self._services.flow.active_active:
+                self._notice_others(written.appended)
         self._poison.committed()
+
+    def _notice_others(self, appended: AppendedOffsets | None) -> None:
+        """Notice what somebody else has written. It raises nothing: that must not stop the copying."""
+        gap, facts, found = self._foreign.noted(appended), self._facts, None
+        if gap is None:
+            return
+        facts.step_lock.progressed()
+        try:
+            where = (facts.topic.remote, facts.partition.partition)
+            found = count_between(self._services.flow, where, gap.begin, gap.end, gap.ours + 1)
+        except KafkaException as error:
+            log.debug("remote partition can't be read", extra={**facts.where, "reason": str(error)})
+        except Exception:
+            log.exception(BUG, extra=facts.where)
+        finally:
+            self._foreign.judge(found)
+            facts.step_lock.progressed()
 
     def _note_delivered(self, trying: _Try, session: TransactionSession) -> None:
         """Without transactions, the first records of a failed batch may be on the target: continue after them."""

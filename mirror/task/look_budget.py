@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-REST = 9.0  # seconds without a look after each second of a look: all looks take a tenth of one thread's time
+REST = 9.0  # seconds without a look after each second of a look: there is one for a tenth of the time at most
 
 
 class LookBudget:
-    """Lets one step of the task look at a time, and seldom. The other steps copy meanwhile.
+    """Lets one partition of the task look at a time, and seldom. The others copy meanwhile.
 
     When a broker fails, thousands of partitions may want to look at once, and each look may take seconds.
     """

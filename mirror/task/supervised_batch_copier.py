@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from mirror.backoff import Backoff
 from mirror.control.partition_state import TRANSITIONS, State
-from mirror.control.reports import NOWHERE, Counters
+from mirror.control.reports import Counters
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
 from mirror.source.batch_feed import Key, LeaveBatchPath
@@ -182,7 +182,7 @@ class SupervisedBatchCopier:
             last_commit=known.last_commit,
             renew_at=None,
             counters=self._books.counters.copy(),
-            foreign=NOWHERE,
+            foreign=self._books.foreign,
             has_producer=False,  # none of librdkafka's: there is nothing to close
             last_used=0.0,
             throttled_until=0.0,

@@ -16,6 +16,9 @@ class Pusher(Protocol):
     def start(self) -> None:
         """Begin."""
 
+    def pace(self, interval: float) -> None:
+        """Push each `interval` from now on, in seconds."""
+
     def stop(self) -> None:
         """Push the metrics once more, and end."""
 

@@ -60,7 +60,8 @@ class OtlpPusher(threading.Thread):
         # What never goes to the log: a token may also be a part of the path.
         self._secrets = [text for text in (settings.endpoint, url.path, *settings.headers.values()) if len(text) > 1]
         self._registry = registry
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._woken = threading.Event()
         self._failed = OnChange()
         self._reason = _Reason()
         self._resource = _resource()  # before the library's log is kept: it tells of variables that it can't read
@@ -79,13 +80,23 @@ class OtlpPusher(threading.Thread):
 
     def run(self) -> None:
         """Push until `stop`."""
-        while not self._stopping.wait(self._interval):
-            self._push()
+        while not self._stopping:
+            if self._woken.wait(self._interval):
+                self._woken.clear()
+            else:
+                self._push()
         self._push()  # what has happened since the last one
+
+    def pace(self, interval: float) -> None:
+        """Push each `interval` from now on, in seconds."""
+        if interval != self._interval:
+            self._interval = interval
+            self._woken.set()
 
     def stop(self) -> None:
         """Push once more, and end. Waits for that for at most LAST_PUSH."""
-        self._stopping.set()
+        self._stopping = True
+        self._woken.set()
         self.join(LAST_PUSH)
         self._exporter.shutdown()
 

@@ -3,8 +3,9 @@
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
 Writes every single result to FILE as JSON, where it replaces those of the same measures, and the tables and pictures
-of docs/performance.md. Three are run only when they are named: `tuning` looks for MirrorMaker's best tuning, `groups`
-measures how exactly the offsets of consumer groups arrive, and `map` what the offset map costs.
+of docs/performance.md. Five are run only when they are named: `tuning` looks for MirrorMaker's best tuning, `groups`
+measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, `many` what ten thousand
+partitions take, and `hand-over` a catch-up in whole batches that begins within one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from mirror.demo.brokers import LocalCluster, start_together
 from mirror.demo.kafka_jars import MIRROR_MAKER, kafka_jars
-from tests.bench import report
+from tests.bench import plot, report
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway
 from tests.bench.runs import Bench, Result, machine
@@ -38,8 +39,14 @@ LOADS = [
     Load(2 * MILLION, compression="lz4"),
     Load(2 * MILLION, partitions=1),
     Load(2 * MILLION, partitions=32),
+    Load(3 * MILLION, batch_bytes=16_384),  # as Java's producers make them
+    Load(3 * MILLION, batch_bytes=16_384, compression="lz4"),
+    Load(300_000, batch_bytes=1),
 ]
-BUSY = Load(12 * MILLION)  # more than is copied while something else is measured
+REPLICATED = [LOADS[0], Load(3 * MILLION, batch_bytes=16_384, compression="lz4")]
+FAR = Load(2 * MILLION, partitions=1)
+HAND_OVER = Load(10 * MILLION, partitions=1, name="hand-over")
+BUSY = Load(36 * MILLION)  # more than is copied while something else is measured
 REHEARSAL = 8.0  # minutes
 DELAY = 0.01  # seconds each way, of a target that is far away
 RATES = (50, 1_000, 20_000)
@@ -47,10 +54,18 @@ RATES = (50, 1_000, 20_000)
 
 def _catch_up(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
     for load in LOADS[: a.loads]:
-        if load is LOADS[0]:
-            yield from bench.catch_up(load, a.rounds)
-        else:
-            yield from bench.catch_up(load, max(1, a.rounds - 1), [s for s in a.systems if s != "mm2"])
+        yield from bench.catch_up(load, a.rounds, [s for s in a.systems if s != "mm2" or load is LOADS[0]])
+
+
+def _replicated(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
+    with bench.replicated() as three:
+        for load in REPLICATED:
+            yield from three.catch_up(load, a.rounds, [s for s in a.systems if s != "mm2"], "replicated")
+
+
+def _far(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
+    systems = [s for s in a.systems if s in ("mirror", "mirror-auto", "mm2-tuned")]
+    yield from bench.catch_up(FAR, a.rounds, systems, "far", far=True)
 
 
 def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
@@ -59,7 +74,7 @@ def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
         yield from bench.latency(rate, a.rounds)
     if a.loads > 1:
         yield from bench.latency(1_000, max(1, a.rounds - 1), busy=BUSY)
-        yield from bench.latency(1_000, max(1, a.rounds - 1), far=True)
+        yield from bench.latency(1_000, a.rounds, far=True)
 
 
 def _pauses(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
@@ -69,11 +84,15 @@ def _pauses(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
 
 MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
     "catch-up": _catch_up,
+    "replicated": _replicated,
+    "far": _far,
     "latency": _latency,
     "pauses": _pauses,
-    "partitions": lambda bench, a: bench.partitions([10, 100, 1000]),
+    "partitions": lambda bench, a: bench.partitions({10: 1.0, 100: 1.0, 1_000: 1.0}),
 }
 NAMED = MEASURES | {
+    "many": lambda bench, a: bench.partitions({10_000: 20.0}, "many"),
+    "hand-over": lambda bench, a: bench.hand_over(HAND_OVER, a.rounds),
     "groups": lambda bench, a: bench.groups(),
     "map": lambda bench, a: bench.offset_map(LOADS[1], a.rounds),
     "tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds),
@@ -116,6 +135,7 @@ def main() -> None:
         together = _with_others(results, a.output)
         a.output.write_text(json.dumps({"machine": machine(), "results": together}, indent=1) + "\n")
         report.write(a.page, together, str(machine()["words"]))
+        plot.draw(a.page.with_name("performance.svg"), together)
 
 
 def _with_others(results: list[Result], file: Path) -> list[Result]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.bench.systems import System, Usage
+from tests.bench.systems import System
+from tests.bench.usage import Usage
 
 LATE = 600.0  # seconds
 STILL = 3.0  # seconds without another record, after which all have come
@@ -26,18 +28,23 @@ class Load:
     headers: bool = False
     compression: str = "none"  # on the source and of the target's producers
     name: str = ""
+    batch_bytes: int = 0  # most bytes of a batch on the source, before compression; 0: librdkafka's megabyte
 
     @property
     def topic(self) -> str:
         """The topic's name; by default one that says what is in it."""
         if self.name:
             return self.name
-        extra = ("-headers" if self.headers else "") + (f"-{self.compression}" if self.compression != "none" else "")
-        return f"load-{self.size}-{self.partitions}-{self.records}{extra}"
+        extra = ["headers"] * self.headers + [self.compression] * (self.compression != "none")
+        extra += [f"batches-{self.batch_bytes}"] * bool(self.batch_bytes)
+        return "-".join(["load", str(self.size), str(self.partitions), str(self.records), *extra])
 
 
-def fill(bootstrap: str, load: Load) -> None:
-    """Write the records, round robin; each value begins with its number. Text-like bytes, which compress somewhat."""
+def fill(bootstrap: str, load: Load, since: int = 0) -> None:
+    """Write the records, round robin; each value begins with its number. Text-like bytes, which compress somewhat.
+
+    With `since`, a time in ms, there is one each millisecond from then on. Otherwise they have the present time.
+    """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -45,15 +52,17 @@ def fill(bootstrap: str, load: Load) -> None:
             "linger.ms": 50,
             "queue.buffering.max.messages": 1_000_000,
             "compression.type": load.compression,
+            **({"batch.size": load.batch_bytes} if load.batch_bytes else {}),
         }
     )
     body = os.urandom(load.size * 2).hex().encode()
     headers = [("trace", b"0123456789abcdef"), ("type", b"order")] if load.headers else []
     for number in range(load.records):
         value = b"%012d" % number + body[number % load.size :][: load.size - 12]
+        at = since and since + number
         while True:
             try:
-                producer.produce(load.topic, value, partition=number % load.partitions, headers=headers)
+                producer.produce(load.topic, value, partition=number % load.partitions, headers=headers, timestamp=at)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -81,8 +90,8 @@ class Count:
         return 0
 
 
-def missing(bootstrap: str, remote: str, load: Load) -> str:
-    """What is wrong with the copy, read by a read_committed consumer; "" if it is complete and in order."""
+def records(bootstrap: str, topic: str, partitions: int, first: int = 0) -> Iterator[Message]:
+    """All that a read_committed consumer finds from an offset on, up to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -92,21 +101,25 @@ def missing(bootstrap: str, remote: str, load: Load) -> str:
             "isolation.level": "read_committed",
         }
     )
-    consumer.assign([TopicPartition(remote, n, 0) for n in range(load.partitions)])
-    expected = list(range(load.partitions))
+    consumer.assign([TopicPartition(topic, n, first) for n in range(partitions)])
     ended: set[int] = set()
-    while len(ended) < load.partitions:
-        for message in consumer.consume(10_000, 0.5):
-            if message.error() is not None:
-                if message.error().code() == KafkaError._PARTITION_EOF:
+    with contextlib.closing(consumer):
+        while len(ended) < partitions:
+            for message in consumer.consume(10_000, 0.5):
+                if message.error() is None:
+                    yield message
+                elif message.error().code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
-                continue
-            partition, number = message.partition(), int(message.value()[:12])
-            if number != expected[partition]:
-                consumer.close()
-                return f"partition {partition}: {number} where {expected[partition]} should be"
-            expected[partition] += load.partitions
-    consumer.close()
+
+
+def missing(bootstrap: str, remote: str, load: Load) -> str:
+    """What is wrong with the copy; "" if it is complete and in order."""
+    expected = list(range(load.partitions))
+    for message in records(bootstrap, remote, load.partitions):
+        partition, number = message.partition(), int(message.value()[:12])
+        if number != expected[partition]:
+            return f"partition {partition}: {number} where {expected[partition]} should be"
+        expected[partition] += load.partitions
     short = [p for p in range(load.partitions) if expected[p] < load.records]
     return f"partitions {short} end early" if short else ""
 
@@ -117,13 +130,16 @@ def measure(system: System, load: Load) -> dict[str, object]:
     count = Count(system.job.target.bootstrap, remote, load.partitions)
     usage = Usage(system)
     started = time.monotonic()
-    now = 0.0
+    now = start_cpu = 0.0
     samples: list[tuple[float, int]] = []
     with system:
         # Markers count too, so that the sum can be reached before the last record is.
         while not samples or samples[-1][1] < load.records or now - samples[-1][0] < STILL:
             at = count.now()
             now = time.monotonic() - started
+            if at and not samples:
+                usage.look(0)
+                start_cpu = usage.cpu
             if at and (not samples or at > samples[-1][1]):
                 samples.append((now, at))
             usage.look()
@@ -144,4 +160,5 @@ def measure(system: System, load: Load) -> dict[str, object]:
         "bytes_per_s": sustained * load.size,
         "memory_bytes": usage.peak,
         "cpu_s_per_million": usage.cpu / load.records * 1e6,
+        "cpu_after_start_s_per_million": (usage.cpu - start_cpu) / max(1, load.records - first[1]) * 1e6,
     }

@@ -19,18 +19,45 @@ SIZE = 200  # bytes of each value
 TICK = 0.001  # seconds between two looks at the clock
 TRICKLE = 20.0  # records per second until the first has arrived: what piles up at a start is not measured
 LATE = 60.0  # seconds
+TOPIC_MAX = 1_000  # partitions of a topic: a controller of Kafka does not make one with 10,000 in one step
 SPAWN = multiprocessing.get_context("spawn")
+
+
+def spread(topic: str, partitions: int) -> dict[str, int]:
+    """The topics that have so many partitions together, and how many each has; one if that may be."""
+    firsts = range(0, partitions, TOPIC_MAX)
+    return {_name(topic, first): min(TOPIC_MAX, partitions - first) for first in firsts}
+
+
+def _name(topic: str, number: int) -> str:
+    return f"{topic}-{number // TOPIC_MAX}" if number >= TOPIC_MAX else topic
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Where the records go."""
+    """Where the records go: to the partitions of `spread` in turn."""
 
     source: str
     topic: str
     target: str
     remote: str
     partitions: int
+    read: int = 0  # how many of the first topic's are read; 0: all
+
+    @property
+    def watched(self) -> int:
+        """How many partitions are read."""
+        return self.read or self.partitions
+
+    def place(self, number: int) -> tuple[str, int]:
+        """The topic and the partition of a record."""
+        partition = number % self.partitions
+        return _name(self.topic, partition), partition % TOPIC_MAX
+
+    def arriving(self, sent: int) -> int:
+        """How many of so many records are read: they go to each partition in turn."""
+        rounds, rest = divmod(sent, self.partitions)
+        return rounds * self.watched + min(rest, self.watched)
 
 
 def _write(path: Path, trickle: float, rate: float, full: Any, stop: Any, sent: Any) -> None:
@@ -44,7 +71,8 @@ def _write(path: Path, trickle: float, rate: float, full: Any, stop: Any, sent: 
             due = before + int((time.monotonic() - begun) * rate) + 1
             for each in range(sent.value, due):
                 value = b"%020d" % time.monotonic_ns() + rest
-                producer.produce(path.topic, value, partition=each % path.partitions)
+                topic, partition = path.place(each)
+                producer.produce(topic, value, partition=partition)
             sent.value = due
             producer.poll(0)
             time.sleep(TICK if rate >= 1 / TICK else 1 / rate)
@@ -67,7 +95,7 @@ def _read(path: Path, stop: Any, arrived: Any, sent: Any, out: Connection) -> No
             "fetch.queue.backoff.ms": 5,
         }
     )
-    consumer.assign([TopicPartition(path.remote, n, 0) for n in range(path.partitions)])
+    consumer.assign([TopicPartition(path.remote, n, 0) for n in range(path.watched)])
     samples: list[Sample] = []
     deadline = float("inf")
     while time.monotonic() < deadline and not (stop.is_set() and len(samples) >= sent.value):
@@ -103,31 +131,44 @@ def writing(path: Path, rate: float, trickle: float = 0.0) -> Iterator[tuple[Any
         writer.kill()
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[tuple[Any, Callable[[int], list[Sample]]]]:
+    """Read what arrives. It gives an event, set by the first record, and what waits for all of so many sent ones.
+
+    The latter gives samples in order of arrival, and raises AssertionError if not all have come some time after.
+    """
+    stop, arrived, sent = SPAWN.Event(), SPAWN.Event(), SPAWN.Value("q", 0, lock=False)
+    here, there = SPAWN.Pipe(duplex=False)
+    reader = SPAWN.Process(target=_read, args=(path, stop, arrived, sent, there), daemon=True)
+    reader.start()
+    there.close()  # or nobody would notice that the reader has died
+
+    def finish(count: int) -> list[Sample]:
+        sent.value = path.arriving(count)
+        stop.set()
+        samples: list[Sample] = list(here.recv())
+        missing = sent.value - len(samples)
+        assert missing <= 0, f"{missing:,} of {sent.value:,} records have not come {LATE:.0f} s after the last was sent"
+        return samples
+
+    try:
+        yield arrived, finish
+    finally:
+        reader.kill()
+
+
 def observe(path: Path, rate: float, run: Callable[[], None], exists: Callable[[], bool]) -> list[Sample]:
     """Write at `rate` records/s and read while `run` runs; samples in order of arrival.
 
     Raises AssertionError if not all have come some time after.
     """
-    stop, arrived, sent = SPAWN.Event(), SPAWN.Event(), SPAWN.Value("q", 0, lock=False)
-    here, there = SPAWN.Pipe(duplex=False)
-    reader = SPAWN.Process(target=_read, args=(path, stop, arrived, sent, there), daemon=True)
     with writing(path, rate, min(rate, TRICKLE)) as (full, finish):
-        try:
-            until("the remote topic", exists, 120)
-            reader.start()
-            there.close()  # or nobody would notice that the reader has died
+        until("the remote topic", exists, 120)
+        with reading(path) as (arrived, all_of):
             assert arrived.wait(120), "no record arrives"
             full.set()
             run()
-            sent.value = finish()
-            stop.set()
-            samples: list[Sample] = list(here.recv())
-        finally:
-            if reader.pid is not None:
-                reader.kill()
-    missing = sent.value - len(samples)
-    assert missing <= 0, f"{missing:,} of {sent.value:,} records have not come {LATE:.0f} s after the last was sent"
-    return samples
+            return all_of(finish())
 
 
 def percentiles(samples: list[Sample], since: float = 0.0, before: float = float("inf")) -> dict[str, float]:

@@ -1,32 +1,41 @@
-"""Tables and pictures of the results, for docs/performance.md."""
+"""Tables of the results, for docs/performance.md."""
 
 from __future__ import annotations
 
 import statistics
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import pyplot as plt
-
 from tests.bench.systems import CANDIDATES, SYSTEMS
-from tests.harness.plots import plot_style
 
 BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
 Result = dict[str, Any]
-COLORS = dict(zip(SYSTEMS, ("#2563eb", "#9ca3af", "#d97706", "#111827"), strict=True))
 _MEASURES = {
     "catch-up": "catch-up",
+    "replicated": "catch-up to three brokers",
+    "far": "catch-up 20 ms away",
     "tuning": "MirrorMaker's tuning",
     "latency": "latency",
     "pauses": "pauses",
     "partitions": "many partitions",
+    "many": "ten thousand partitions",
+    "hand-over": "a hand-over",
     "groups": "offsets of consumer groups",
     "map": "the offset map",
     "map-throughput": "throughput without it",
 }
+_HEADINGS = {
+    "catch-up": "Catch-up",
+    "replicated": "Catch-up to three brokers, replication factor 3",
+    "far": "Catch-up 20 ms away",
+}
+_RATIOS = [
+    *(("mirror", other) for other in ("mm2", "mm2-tuned", "limit")),
+    *(("mirror-auto", other) for other in ("mirror", "mm2", "mm2-tuned", "limit", "brokers")),
+]
 RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 
 
@@ -36,25 +45,25 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     when = {measure: sorted(r["at"] for r in results if r["measure"] == measure) for measure in _MEASURES}
     told = "; ".join(f"{words} {when[m][0]} to {when[m][-1][-5:]}" for m, words in _MEASURES.items() if when[m])
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
-    parts = [textwrap.fill(words, 119, break_on_hyphens=False), _catch_up(good), _tuning(good)]
-    parts += [_latency(good), _pauses(good), _partitions(good), _groups(good), _map(good), _failures(results)]
+    parts = [textwrap.fill(words, 119, break_on_hyphens=False), *(_catch_up(good, each) for each in _HEADINGS)]
+    parts += [_tuning(good), _latency(good), _pauses(good), _partitions(good), _hand_over(good), _groups(good)]
+    parts += [_map(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
     page.write_text(f"{head}{BEGIN}\n\n" + "\n\n".join(p for p in parts if p) + f"\n\n{END}{tail}")
-    _plot(good, page.with_name("performance.svg"))
 
 
-def _grouped(results: Iterable[Result], measure: str, *keys: str) -> dict[tuple[Any, ...], dict[str, list[Result]]]:
+def grouped(results: Iterable[Result], measure: str, *keys: str) -> dict[tuple[Any, ...], dict[str, list[Result]]]:
     groups: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         if result["measure"] == measure:
-            groups[tuple(result[key] for key in keys)][result["system"]].append(result)
+            groups[tuple(result.get(key, 0) for key in keys)][result["system"]].append(result)
     return groups
 
 
-def _cell(results: Sequence[Result], of: Callable[[Result], float], digits: int = 0) -> str:
-    values = [of(result) for result in results]
+def _cell(results: Sequence[Result], key: str, digits: int = 0, unit: float = 1) -> str:
+    values = [result[key] / unit for result in results if key in result]
     if not values:
         return ""
     text = f"{statistics.median(values):,.{digits}f}"
@@ -66,56 +75,60 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _catch_up(results: Sequence[Result]) -> str:
-    keys = ("size", "partitions", "compression", "headers")
-    groups = _grouped(results, "catch-up", *keys)
+def _catch_up(results: Sequence[Result], measure: str) -> str:
+    groups = grouped(results, measure, "size", "partitions", "compression", "headers", "batch_bytes")
     if not groups:
         return ""
     names = [n for n in SYSTEMS if any(n in g for g in groups.values())]
-
-    rates = [
-        [_label(*key), *(_cell(g.get(n, []), lambda r: r["records_per_s"]) for n in names), *_ratios(g)]
-        for key, g in groups.items()
-    ]
+    pairs = [pair for pair in _RATIOS if set(pair) <= set(names)]
+    rates = [[_label(*key), *(_cell(g.get(n, []), "records_per_s") for n in names)] for key, g in groups.items()]
+    ratios = [[_label(*key), *(_ratio(g, *pair) for pair in pairs)] for key, g in groups.items()]
     first = max(groups, key=lambda key: len(groups[key].get("mirror", [])))
-    main = groups[first]
-    costs = [
-        ["first record on the target, s after the start", *(_cell(main[n], lambda r: r["start_s"], 1) for n in names)],
-        ["CPU seconds per million records", *(_cell(main[n], lambda r: r["cpu_s_per_million"], 1) for n in names)],
-        ["memory of all processes, MiB", *(_cell(main[n], lambda r: r["memory_bytes"] / 2**20) for n in names)],
+    costs = {
+        "first record on the target, s after the start": ("start_s", 1, 1),
+        "CPU seconds per million records": ("cpu_s_per_million", 1, 1),
+        "CPU seconds per million records, without the start": ("cpu_after_start_s_per_million", 2, 1),
+        "memory of all processes, MiB": ("memory_bytes", 0, 2**20),
+    }
+    rows = [[words, *(_cell(groups[first].get(n, []), *of) for n in names)] for words, of in costs.items()]
+    tables = [
+        _table(["records/s", *names], rates),
+        _table(["ratio", *(" / ".join(pair) for pair in pairs)], ratios) if pairs else "",
+        _table([_label(*first), *names], (row for row in rows if any(row[1:]))),
     ]
-    head = ["records/s", *names, "mirror / mm2", "mirror / mm2-tuned", "mirror / limit"]
-    return "### Catch-up\n\n" + _table(head, rates) + "\n\n" + _table([_label(*first), *names], costs)
+    return "\n\n".join([f"### {_HEADINGS[measure]}", *filter(None, tables)])
 
 
-def _label(size: int, partitions: int, compression: str, headers: bool) -> str:
+def _label(size: int, partitions: int, compression: str, headers: bool, batch_bytes: int) -> str:
     more = [compression] * (compression != "none") + ["headers"] * headers
+    if batch_bytes:
+        more.append(f"batches of {batch_bytes // 2**10} KiB" if batch_bytes > size else "one record in each batch")
     return ", ".join([f"{size:,} B", f"{partitions} partition{'s' * (partitions > 1)}", *more])
+
+
+def _ratio(group: Mapping[str, Sequence[Result]], of: str, to: str) -> str:
+    if not (group.get(of) and group.get(to)):
+        return ""
+    mine, other = (statistics.median(r["records_per_s"] for r in group[name]) for name in (of, to))
+    return f"{mine / other:.2f}"
 
 
 def _tuning(results: Sequence[Result]) -> str:
     rows = [
-        [words, _cell(found, lambda r: r["records_per_s"])]
-        for group in _grouped(results, "tuning").values()
+        [words, _cell(found, "records_per_s")]
+        for group in grouped(results, "tuning").values()
         for words, found in sorted(group.items(), key=lambda item: list(CANDIDATES).index(item[0]))
     ]
     return "### MirrorMaker's best tuning\n\n" + _table(["mm2-tuned", "records/s"], rows) if rows else ""
 
 
-def _ratios(group: dict[str, list[Result]]) -> list[str]:
-    def median(name: str) -> float:
-        return statistics.median(r["records_per_s"] for r in group[name]) if group.get(name) else 0.0
-
-    return [f"{median('mirror') / median(n):.2f}" if median(n) else "" for n in ("mm2", "mm2-tuned", "limit")]
-
-
 def _latency(results: Sequence[Result]) -> str:
-    groups = _grouped(results, "latency", "rate", "busy", "delay_ms")
+    groups = grouped(results, "latency", "rate", "busy", "delay_ms")
     rows = [
         [
             f"{rate:,}/s" + ", another topic catches up" * busy + (f", {delay:.0f} ms away" if delay else ""),
             name,
-            *(_cell(found, lambda r, k=k: r[k], 1) for k in RATES),  # type: ignore[misc]
+            *(_cell(found, key, 1) for key in RATES),
         ]
         for (rate, busy, delay), group in groups.items()
         for name, found in group.items()
@@ -133,32 +146,50 @@ def _pauses(results: Sequence[Result]) -> str:
         [
             words + ", and mirror's epoch ends" * (span == "topic_added" and partitions == 2),
             name,
-            *(_cell(found, lambda r, s=span, k=k: r[s][k], 1) for k in RATES),  # type: ignore[misc]
+            *(_cell(found, key, 1) for key in RATES),
         ]
-        for (partitions,), group in _grouped(results, "pauses", "partitions").items()
+        for (partitions,), group in grouped(results, "pauses", "partitions").items()
         for span, words in spans.items()
         for name, every in group.items()
-        if (found := [r for r in every if r[span]["records"]])
+        if (found := [r[span] for r in every if r[span]["records"]])
     ]
     head = ["what running partitions feel, ms", "system", "p50", "p99", "p99.9", "max"]
     return "### Pauses at 1,000 records/s\n\n" + _table(head, rows) if rows else ""
 
 
 def _partitions(results: Sequence[Result]) -> str:
+    columns = {
+        "memory MiB": ("memory_bytes", 0, 2**20),
+        "cores used": ("cores", 2, 1),
+        "threads": ("threads", 0, 1),
+        "p50 ms": ("p50_ms", 1, 1),
+        "p99 ms": ("p99_ms", 1, 1),
+    }
+    every = [result for result in results if result["measure"] in ("partitions", "many")]
     rows = [
-        [
-            f"{count:,}, {state}",
-            name,
-            _cell(found, lambda r, s=state: r[s]["memory_bytes"] / 2**20),  # type: ignore[misc]
-            _cell(found, lambda r, s=state: r[s]["cores"], 2),  # type: ignore[misc]
-            _cell(found, lambda r, s=state: r[s]["threads"]),  # type: ignore[misc]
-        ]
-        for (count,), group in _grouped(results, "partitions", "partitions").items()
-        for state in ("idle", "active")
+        [f"{count:,}, {words}", name, *(_cell([each[state] for each in found], *of) for of in columns.values())]
+        for measure in ("partitions", "many")
+        for (count, interval), group in grouped(every, measure, "partitions", "interval").items()
+        for state, words in (("idle", "idle"), ("active", _active(interval)))
         for name, found in group.items()
     ]
-    head = ["partitions", "system", "memory MiB", "cores used", "threads"]
-    return "### Many partitions\n\n" + _table(head, rows) if rows else ""
+    return "### Many partitions\n\n" + _table(["partitions", "system", *columns], rows) if rows else ""
+
+
+def _active(interval: float) -> str:
+    return f"a record each {interval:.0f} s" if interval > 1 else "active"
+
+
+def _hand_over(results: Sequence[Result]) -> str:
+    columns = {
+        "records copied": ("copied", 0, 1),
+        "by records, s": ("by_records_s", 1, 1),
+        "on the batch path, s after the start": ("batches_s", 1, 1),
+        "all copied, s after the start": ("all_s", 1, 1),
+    }
+    found = [result for result in results if result["measure"] == "hand-over"]
+    row = [_cell(found, *of) for of in columns.values()]
+    return "### A catch-up that begins within a batch\n\n" + _table([*columns], [row]) if found else ""
 
 
 def _groups(results: Sequence[Result]) -> str:
@@ -181,15 +212,15 @@ def _map(results: Sequence[Result]) -> str:
         return ""
     text = "### The offset map\n\n" + _table(["source", "records", "entries", "bytes of the map / of the copy"], rows)
     rates = [
-        [name, _cell(found, lambda r: r["records_per_s"]), _cell(found, lambda r: r["cpu_s_per_million"], 1)]
-        for group in _grouped(results, "map-throughput").values()
+        [name, _cell(found, "records_per_s"), _cell(found, "cpu_s_per_million", 1)]
+        for group in grouped(results, "map-throughput").values()
         for name, found in group.items()
     ]
     return text + "\n\n" + _table(["catch-up", "records/s", "CPU seconds per million"], rates)
 
 
 def _failures(results: Sequence[Result]) -> str:
-    told = ("rate", "busy", "delay_ms", "size", "partitions", "compression", "headers")
+    told = ("rate", "busy", "delay_ms", "size", "partitions", "compression", "headers", "batch_bytes")
     failed = [
         f"- {r['measure']} ({', '.join(f'{key} {r[key]}' for key in told if r.get(key))}), {r['system']}, "
         f"round {r['round']}: {r['failed'].splitlines()[0]}"
@@ -197,36 +228,3 @@ def _failures(results: Sequence[Result]) -> str:
         if "failed" in r
     ]
     return "### Runs that did not count\n\n" + "\n".join(failed) if failed else ""
-
-
-def _plot(results: Sequence[Result], file: Path) -> None:
-    plot_style()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    groups = _grouped(results, "catch-up", "size", "partitions", "compression", "headers")
-    sizes = sorted(key for key in groups if key[1:] == (4, "none", False))
-    for place, name in enumerate(SYSTEMS):
-        heights = [
-            statistics.median(r["bytes_per_s"] for r in groups[key].get(name, [{"bytes_per_s": float("nan")}]))
-            for key in sizes
-        ]
-        spots = [x + (place - 1.5) * 0.2 for x in range(len(sizes))]
-        left.bar(spots, [h / 1e6 for h in heights], 0.19, color=COLORS[name], label=name)
-    left.set_xticks(range(len(sizes)), [f"{key[0]:,} B" for key in sizes])
-    left.set_ylabel("catch-up, MB/s")
-    left.legend(frameon=False)
-    live = {
-        key: g for key, g in _grouped(results, "latency", "rate", "busy", "delay_ms").items() if key[1:] == (False, 0)
-    }
-    for name in SYSTEMS:
-        for share, style in (("p50_ms", "o-"), ("p99_ms", "s--")):
-            line = [
-                (key[0], statistics.median(r[share] for r in g[name])) for key, g in sorted(live.items()) if g.get(name)
-            ]
-            if line:
-                right.plot(*zip(*line, strict=True), style, color=COLORS[name], label=f"{name} {share[:3]}")
-    right.set_xscale("log")
-    right.set_yscale("log")
-    right.set_xlabel("records/s")
-    right.set_ylabel("replication latency, ms")
-    right.legend(frameon=False, ncols=2)
-    figure.savefig(file, metadata={"Date": None})

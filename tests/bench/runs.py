@@ -6,8 +6,9 @@ import contextlib
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -15,10 +16,11 @@ from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
 from mirror.demo.kafka_jars import KAFKA_VERSION
-from tests.bench import catch_up, group_sync, live, map_cost
+from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway
-from tests.bench.systems import CANDIDATES, SYSTEMS, Job, Mirror, System, Usage, candidate
+from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
+from tests.bench.usage import Usage
 from tests.harness import topics
 from tests.harness.waiting import until
 
@@ -47,7 +49,14 @@ class Bench:
     @property
     def _live_systems(self) -> list[str]:
         """The systems that are measured with live records. The tuned ones are measured for throughput alone."""
-        return [name for name in self._systems if name in ("mirror", "mm2")]
+        return [name for name in self._systems if name in ("mirror", "mirror-auto", "mm2")]
+
+    @contextlib.contextmanager
+    def replicated(self) -> Iterator[Bench]:
+        """The same source with a target of three brokers, which have all partitions."""
+        three = LocalCluster("three", self._directory, 3, {"min.insync.replicas": 2}, java_options=())
+        with three:
+            yield Bench(self._source, three, self._far, self._directory, self._systems)
 
     def _each(
         self, what: Result, rounds: int, one: Callable[[str], Result], systems: Sequence[str]
@@ -61,17 +70,19 @@ class Bench:
                 except AssertionError as error:
                     yield {**at, "failed": str(error)}
 
-    def catch_up(self, load: Load, rounds: int, systems: Sequence[str] | None = None) -> Iterator[Result]:
-        """Throughput, memory, CPU and time to the first record."""
-        systems = systems or self._systems
+    def catch_up(
+        self, load: Load, rounds: int, systems: Sequence[str], measure: str = "catch-up", *, far: bool = False
+    ) -> Iterator[Result]:
+        """Throughput, memory, CPU and time to the first record, perhaps to a target that is far away."""
 
         def one(name: str) -> Result:
-            return self._copy(SYSTEMS[name], load)
+            return self._copy(SYSTEMS[name], load, self._far.bootstrap if far else "")
 
-        if self._filled(load):  # or whoever comes first would pay for what the brokers have still to do
+        # Or whoever comes first would pay for what the brokers have still to do.
+        if self._filled(load) or not self._warm:
             list(self._each({}, 1, one, [name for name in systems if not self._warm or name == "limit"]))
             self._warm = True
-        yield from self._each({"measure": "catch-up", **asdict(load)}, rounds, one, systems)
+        yield from self._each({"measure": measure, **asdict(load)}, rounds, one, systems)
 
     def tuning(self, load: Load, rounds: int) -> Iterator[Result]:
         """Which tuning of MirrorMaker 2 is the best: throughput of each candidate."""
@@ -84,7 +95,7 @@ class Bench:
 
     def groups(self) -> Iterator[Result]:
         """How exactly the offsets of consumer groups arrive."""
-        for name in self._live_systems:
+        for name in (name for name in self._systems if name in group_sync.SYSTEMS):
             job = self.job({f"groups-{name}": group_sync.PARTITIONS, f"groups-{name}-other": 1})
             for result in group_sync.measure(name, job):
                 yield {"measure": "groups", "system": name, **result}
@@ -102,8 +113,23 @@ class Bench:
         list(self._each({}, 1, one, list(systems)))  # or whoever comes first would pay for what the brokers have to do
         yield from self._each({"measure": "map-throughput"}, rounds, one, list(systems))
 
-    def _copy(self, system: Callable[[Job], System], load: Load) -> Result:
-        job = self.job({load.topic: load.partitions}, compression=load.compression)
+    def hand_over(self, load: Load, rounds: int) -> Iterator[Result]:
+        """A catch-up of whole batches that begins within one."""
+        topics.create(self._source.bootstrap, load.topic, load.partitions)
+        since = int(time.time() * 1000) - load.records
+        catch_up.fill(self._source.bootstrap, load, since)
+
+        def one(_: str) -> Result:
+            job = self.job({load.topic: load.partitions})
+            try:
+                return hand_over.measure(job, load, since)
+            finally:
+                self._forget(job, load.topic)
+
+        yield from self._each({"measure": "hand-over", "records": load.records}, rounds, one, [BatchMirror.name])
+
+    def _copy(self, system: Callable[[Job], System], load: Load, through: str = "") -> Result:
+        job = self.job({load.topic: load.partitions}, compression=load.compression, through=through)
         try:
             return catch_up.measure(system(job), load)
         finally:
@@ -224,43 +250,25 @@ class Bench:
         until("the copy goes on", lambda: here.now() > before + 5 * rate, 180)
         time.sleep(5)
 
-    def partitions(self, counts: Sequence[int]) -> Iterator[Result]:
-        """Memory of many partitions and what they cost, idle and while each gets a record per second."""
+    def partitions(self, intervals: Mapping[int, float], measure: str = "partitions") -> Iterator[Result]:
+        """What so many partitions take, idle and while each gets a record in so many seconds, and how late it is."""
 
-        def one(name: str, count: int) -> Result:
+        def one(name: str, count: int, interval: float) -> Result:
             topic = f"many-{count}-{time.monotonic_ns()}"
-            topics.create(self._source.bootstrap, topic, count)
-            job = self.job({topic: count})
-            path = live.Path(self._source.bootstrap, topic, self._target.bootstrap, job.remote(topic), count)
+            job = self.job(live.spread(topic, count))
+            for each, partitions in job.topics.items():
+                topics.create(self._source.bootstrap, each, partitions)
+            ends = self._source.bootstrap, topic, self._target.bootstrap, job.remote(topic)
             try:
-                with SYSTEMS[name](job) as system, live.writing(path, count) as (full, finish):
-                    until("all partitions", lambda: topics.partitions(path.target, path.remote) == count, 180)
-                    time.sleep(15)
-                    idle = self._steady(system)
-                    full.set()
-                    time.sleep(15)
-                    active = self._steady(system)
-                    sent = finish()
-                    here = catch_up.Count(path.target, path.remote, count)
-                    until("all records", lambda: here.now() >= sent, 300)
+                return many.measure(SYSTEMS[name](job), live.Path(*ends, count, min(count, many.WATCHED)), interval)
             finally:
-                topics.delete(self._source.bootstrap, topic)
-                self._forget(job, topic)
-            return {"idle": idle, "active": active}
+                for each in job.topics:
+                    topics.delete(self._source.bootstrap, each)
+                    self._forget(job, each)
 
-        for count in counts:
-            what: Result = {"measure": "partitions", "partitions": count}
-            yield from self._each(what, 1, lambda name, n=count: one(name, n), self._live_systems)  # type: ignore[misc]
-
-    def _steady(self, system: System) -> Result:
-        before, begun = Usage(system), time.monotonic()
-        before.look(0)
-        time.sleep(10)
-        after = Usage(system)
-        after.look(0)
-        found = [p.num_threads() for p in system.processes()]
-        share = (after.cpu - before.cpu) / (time.monotonic() - begun)
-        return {"memory_bytes": after.peak, "cores": round(share, 3), "threads": sum(found), "processes": len(found)}
+        for count, interval in intervals.items():
+            what: Result = {"measure": measure, "partitions": count, "interval": interval}
+            yield from self._each(what, 1, partial(one, count=count, interval=interval), self._live_systems)
 
 
 def machine() -> Result:

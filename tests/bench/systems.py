@@ -6,12 +6,14 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
+import urllib.request
 import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +27,10 @@ from mirror.demo.kafka_jars import MIRROR_MAKER, classpath
 from mirror.demo.subprocesses import spawn
 from mirror.spark.java import java
 from tests.harness import processes, topics
+from tests.harness.service import TAKES_RECORDS
 
 STOP_SECONDS = 60.0
+PATH = re.compile(r'mirror_data_path_partitions\{.*path="(\w+)".*\} (\S+)')
 _numbers = itertools.count(1)
 
 
@@ -96,6 +100,10 @@ class System(ABC):
             process.wait()
         self._started = []
 
+    def unfit(self) -> str:
+        """Before it is stopped: why this run does not count; "" if it does."""
+        return ""
+
     def processes(self) -> list[psutil.Process]:
         """All that run for it."""
         return processes.marked(self._mark)
@@ -107,19 +115,23 @@ class System(ABC):
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                assert not (reason := self.unfit()), reason
+        finally:
+            self.stop()
 
 
 class Mirror(System):
-    """This service at its defaults; compression and topics are what the job says."""
+    """This service at its defaults, record by record; compression and topics are what the job says."""
 
     name = "mirror"
     more: Mapping[str, object] = {}  # keys of the flow
 
     def start(self) -> None:
         """`mirror run`."""
-        flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.wanted]}
+        flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.wanted], "data_path": "records"}
         config = {
             "clusters": {
                 self.job.alias: {"bootstrap.servers": self.job.source.bootstrap},
@@ -132,6 +144,33 @@ class Mirror(System):
         file = self.job.directory / f"mirror-{self.job.alias}.yaml"
         file.write_text(yaml.safe_dump(config))
         self._run([sys.executable, "-m", "mirror", "run", "-c", str(file)])
+
+    def events(self, message: str) -> list[dict[str, Any]]:
+        """What its log has with this message."""
+        lines = (line for line in self.log.read_text(errors="replace").splitlines() if f'"{message}"' in line)
+        return [json.loads(line) for line in lines]
+
+
+class BatchMirror(Mirror):
+    """The same with `data_path: auto`. Batches keep the compression that they have on the source."""
+
+    name = "mirror-auto"
+    more: Mapping[str, object] = {"data_path": "auto", "compression": "none"}
+
+    def unfit(self) -> str:
+        """A run in which a partition was copied by records does not count."""
+        left, paths = {str(each["reason"]) for each in self.events(TAKES_RECORDS)}, self._paths()
+        if left or paths["records"] or not paths["batches"]:
+            return f"partitions were copied by records: {', '.join(sorted(left)) or 'from the beginning'}"
+        return ""
+
+    def _paths(self) -> Counter[str]:
+        """How many partitions take each path now."""
+        port, found = self.events("mirror starts")[-1]["port"], Counter[str]()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            for path, count in PATH.findall(answer.read().decode()):
+                found[path] += int(float(count))
+        return found
 
 
 class MirrorMaker(System):
@@ -146,7 +185,7 @@ class MirrorMaker(System):
 
     def start(self) -> None:
         """One node."""
-        alias = self.job.alias
+        alias, replicas = self.job.alias, min(3, len(self.job.target.brokers))
         file = self.job.directory / f"{self.name}-{alias}.properties"
         properties: dict[str, object] = {
             "clusters": f"{alias}, backup",
@@ -160,14 +199,14 @@ class MirrorMaker(System):
             f"{alias}.consumer.isolation.level": "read_committed",
             "dedicated.mode.enable.internal.rest": "true",
             "listeners": f"http://127.0.0.1:{self._rest}",
-            "replication.factor": 1,
+            "replication.factor": replicas,
             "refresh.topics.interval.seconds": 10,  # mirror's default; MirrorMaker's is ten minutes
             "tasks.max": self.job.slots or max(2, min(4, sum(self.job.topics.values()))),
             **{
-                f"{topic}.replication.factor": 1
+                f"{topic}.replication.factor": replicas
                 for topic in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
             },
-            **{f"{storage}.storage.replication.factor": 1 for storage in ("offset", "status", "config")},
+            **{f"{storage}.storage.replication.factor": replicas for storage in ("offset", "status", "config")},
             "backup.producer.compression.type": self.job.compression,
             **{key.format(source=alias): value for key, value in self.tuning.items()},
         }
@@ -201,17 +240,27 @@ class Limit(System):
     """The limit: processes that consume and produce, without transactions, offsets or Spark."""
 
     name = "limit"
+    module = "tests.bench.limit"
+    most = os.cpu_count() or 1  # processes
 
     def start(self) -> None:
         """Start one process for each core, each with its share of the partitions."""
         partitions = [(topic, number) for topic, count in self.job.topics.items() for number in range(count)]
         for topic, count in self.job.topics.items():
             topics.create(self.job.target.bootstrap, self.job.remote(topic), count)
-        count = min(os.cpu_count() or 1, len(partitions))
+        count = min(self.most, len(partitions))
         for index in range(count):
             share = [[topic, number, self.job.remote(topic)] for topic, number in partitions[index::count]]
             settings = [self.job.source.bootstrap, self.job.target.bootstrap, self.job.compression]
-            self._run([sys.executable, "-m", "tests.bench.limit", *settings, json.dumps(share)])
+            self._run([sys.executable, "-m", self.module, *settings, json.dumps(share)])
+
+
+class BrokersAlone(Limit):
+    """The brokers' own limit: all is fetched again and written in ready-made requests, by a process that only waits."""
+
+    name = "brokers"
+    module = "tests.bench.brokers_alone"
+    most = 1  # its partitions begin together
 
 
 # What was tried for it, each over the rest of the tuning: `python -m tests.bench tuning`.
@@ -231,32 +280,6 @@ def candidate(words: str) -> type[TunedMirrorMaker]:
     return type("Candidate", (TunedMirrorMaker,), {**more, "tuning": {**TunedMirrorMaker.tuning, **CANDIDATES[words]}})
 
 
-SYSTEMS: dict[str, Callable[[Job], System]] = {s.name: s for s in (Mirror, MirrorMaker, TunedMirrorMaker, Limit)}
-
-
-class Usage:
-    """CPU seconds and memory of a system's processes, sampled while it runs."""
-
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._cpu: dict[int, float] = {}
-        self.peak = 0  # bytes, proportional set size of all processes
-        self._looked = 0.0
-
-    def look(self, every: float = 1.0) -> None:
-        """Take a sample, at most one `every` seconds."""
-        if time.monotonic() - self._looked < every:
-            return
-        self._looked = time.monotonic()
-        memory = 0
-        for process in self._system.processes():
-            with contextlib.suppress(psutil.Error):
-                times = process.cpu_times()
-                self._cpu[process.pid] = times.user + times.system
-                memory += process.memory_full_info().pss
-        self.peak = max(self.peak, memory)
-
-    @property
-    def cpu(self) -> float:
-        """Seconds so far, of all processes that were seen."""
-        return sum(self._cpu.values())
+SYSTEMS: dict[str, Callable[[Job], System]] = {
+    s.name: s for s in (Mirror, BatchMirror, MirrorMaker, TunedMirrorMaker, Limit, BrokersAlone)
+}

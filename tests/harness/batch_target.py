@@ -79,6 +79,7 @@ class Target:
     held: int = 0  # answers in which a transaction holds the position
     epoch: int = 3
     requests: list[Sent] = field(default_factory=list)
+    isolations: list[int] = field(default_factory=list)  # of the requests for records: 1 is read_committed
     forgotten: list[str] = field(default_factory=list)
     unreplicated: set[tuple[str, int]] = field(default_factory=set)
     committed: dict[str, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))  # encoded, by offset
@@ -159,7 +160,7 @@ class Target:
         return Offsets(0, {(BARRIER, 0): (0, Offset(0, token)), ("remote", 0): (error, self.position)})
 
     def _fetched(self, body: Cursor) -> FetchAnswer:
-        body.unpack(struct.Struct(">iiibii"))
+        self.isolations.append(body.unpack(struct.Struct(">iiibii"))[3])
         ((topic, at),) = body.by_topic_id(_offset_wanted, 33)
         records, aborted = self.log(at)
         data = memoryview(bytearray(records))

@@ -154,6 +154,12 @@ class Service:
         ]
         return "\n".join(json.dumps(each) for each in [*found, *partitions[:20]])
 
+    def rewrite(self, text: str) -> None:
+        """Replace the configuration file as an editor does: nobody reads half of it."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.file)
+
     # What it tells over HTTP.
 
     @property

@@ -216,9 +216,7 @@ def assert_old_copies_stay(both: Both, service: Service) -> None:
     produce(both.places[west], control, [Made(b"plan", ended.encode())])
     written = yaml.safe_load(service.file.read_text())
     written["flows"][1] |= {"topics": [both.topic, topic], "topic_settings": {topic: {"start": "latest"}}}
-    new = service.file.with_suffix(".new")
-    new.write_text(yaml.safe_dump(written))
-    new.replace(service.file)
+    service.rewrite(yaml.safe_dump(written))
 
     def at() -> int | None:
         return oracle.committed_position(both.places[east], f"mirror-{west}-{east}", topic, 0)

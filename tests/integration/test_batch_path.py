@@ -29,6 +29,7 @@ from tests.harness import load, oracle, topics
 from tests.harness.batch_path import BatchPath, between
 from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
+from tests.harness.waiting import PATIENCE
 from tests.harness.written import batches_of, java_produces
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_path]
@@ -192,6 +193,47 @@ def test_a_first_transaction_that_fails_leaves_nothing_that_is_seen(
     assert batches.failures == ["OutcomeUnknown: the first transaction fails"] and not batches.left
     assert len(ends) > 1
     assert_copied(batches)
+
+
+def copy_while(batches: BatchPath, write: Callable[[], None]) -> None:
+    """Have others write between two of our transactions, and copy on until that is counted."""
+    ours, written = [mixed(number) for number in range(10)], False
+    load.produce(batches.source, batches.topic, ours)
+
+    def counted() -> bool:
+        nonlocal written
+        if batches.copied == len(ours) and not written:
+            write()
+            load.produce(batches.source, batches.topic, ours)
+            written = True
+        return batches.copied == 2 * len(ours) and batches.books[0].counters.foreign > 0
+
+    batches.run(counted)
+    assert not batches.left and batches.books[0].counters.foreign == 3
+
+
+def test_records_of_others_are_counted_although_they_end_a_transaction(pair: Pair, tmp_path: Path) -> None:
+    """A sync for each record says where it is: if the records are elsewhere, it is not committed."""
+    batches = between(pair, tmp_path, offset_lag_max=0)
+    copy_while(batches, lambda: load.produce(batches.target, batches.remote, [Made(b"theirs", b"x")] * 3))
+    (failure,) = batches.failures
+    assert failure.startswith("Interleaved")
+
+
+def test_records_of_others_are_counted_while_their_transaction_is_open(pair: Pair, tmp_path: Path) -> None:
+    batches = between(pair, tmp_path, offset_lag_max=1_000)
+    stranger = load.producer(batches.target, transactional_id=batches.topic, transaction_timeout_ms=900_000)
+    stranger.init_transactions(PATIENCE)
+
+    def write() -> None:
+        stranger.begin_transaction()
+        for _ in range(3):
+            stranger.produce(batches.remote, b"theirs", partition=0)
+        assert stranger.flush(PATIENCE) == 0
+
+    copy_while(batches, write)
+    assert not batches.failures
+    stranger.abort_transaction(PATIENCE)
 
 
 def test_a_copier_that_is_stopped_anywhere_goes_on(batches: BatchPath, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_records_of_other_topics_stay_where_they_are(shared: Pair) -> None:
     assert not shared.copied(internal) and not shared.copied(foreign)
 
 
-@pytest.mark.one_path
+@pytest.mark.both_paths
 def test_records_of_somebody_else_in_a_remote_topic_are_told_with_their_offsets(
     shared: Pair, shared_service: Service
 ) -> None:

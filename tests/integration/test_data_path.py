@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import load, oracle, topics
+from mirror.batches.codecs import LZ4, NONE
+from mirror.batches.records import Content
+from tests.harness import batches, load, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import TAKES_BATCHES, TAKES_RECORDS, Service
 from tests.harness.waiting import until
+from tests.harness.wire_producer import ALL, WireProducer
+from tests.harness.written import batches_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.one_path]
 
 AUTO = {"data_path": "auto"}
+SIZE, BATCHES, START = 1_000, 4, 1_500  # records of a batch, batches, and where copying begins: within the second one
 
 
 def partition(service: Service, topic: str, number: int = 0) -> dict[str, Any]:
@@ -107,13 +113,48 @@ def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pai
                     os.kill(worker, signal.SIGKILL)
             running.wait_for(running.counts.total + 450)
             await_path(service, topic, "batches")
-            service.file.write_text(service.file.read_text().replace("data_path: auto", "data_path: records"))
+            service.rewrite(service.file.read_text().replace("data_path: auto", "data_path: records"))
             os.kill(service.pid, signal.SIGHUP)
             assert not await_path(service, topic, "records")["path_reason"]
             running.wait_for(running.counts.total + 500)
             running.stop()
         pair.await_same(topic)
         pair.assert_settled(topic)
+
+
+def fill(pair: Pair, topic: str, codec: int, began: int) -> None:
+    """Write batches whose records have a time each millisecond."""
+    to = WireProducer(pair.source)
+    for first in range(0, BATCHES * SIZE, SIZE):
+        made = [(n, began + first + n, Content(b"%d" % (first + n), b"v" * 50, ())) for n in range(SIZE)]
+        assert to.send(None, topic, batches.batch(made, codec), 0, ALL).base_offset() == first
+    to.forget()
+
+
+def test_a_start_at_a_time_within_a_batch(pair: Pair, tmp_path: Path) -> None:
+    """Nothing before it is copied, and nothing after it is lost. The batches after that one are copied whole."""
+    began = int(time.time() * 1_000) - 3_600_000
+    found = {codec: pair.topic(f"codec{codec}") for codec in (NONE, LZ4)}
+    for codec, topic in found.items():
+        fill(pair, topic, codec, began)
+    with pair.service(tmp_path, {**AUTO, "start": str(began + START)}) as service:
+        for topic in found.values():
+            assert service.wait_for_event(TAKES_RECORDS, topic=topic)["reason"] == "position_within_batch"
+            service.wait_for_event(TAKES_BATCHES, topic=topic)
+            await_path(service, topic, "batches")
+            pair.produce(topic, Made(b"live", b"x"))
+            wanted = {0: oracle.read(pair.source, topic)[0][START:]}
+            assert oracle.count(wanted) == BATCHES * SIZE - START + 1
+            until("all is copied", lambda: oracle.count(pair.copied(topic)) >= oracle.count(wanted))  # noqa: B023
+            oracle.compare(wanted, pair.copied(topic))
+            whole = [each for each in batches_of(pair.target, pair.remote(topic)) if each.records == SIZE]
+            assert len(whole) == BATCHES - 2
+            assert partition(service, topic)["path"] == "batches" and len(service.find(TAKES_RECORDS, topic=topic)) == 1
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+    for topic in found.values():
+        oracle.assert_positions(pair.source, pair.target, topic, pair.remote(topic), pair.group)
+        assert not oracle.hanging(pair.target, pair.remote(topic))
 
 
 def test_a_batch_may_be_as_large_as_the_remote_topic_takes(pair: Pair, tmp_path: Path) -> None:

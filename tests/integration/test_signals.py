@@ -61,7 +61,7 @@ def collector() -> Iterator[OtlpCollector]:
 @pytest.fixture(scope="module")
 def service(flow: Pair, collector: OtlpCollector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     settings = {"open_transaction_warn_after": f"{WARN_AFTER:g}s"}
-    top = {"spark": {"master": "local[4]"}, "metrics": {"otlp": {"endpoint": collector.endpoint, "interval": "1s"}}}
+    top = {"spark": {"master": "local[4]"}, "metrics": {"otlp": {"endpoint": collector.endpoint, "interval": "1h"}}}
     with flow.service(tmp_path_factory.mktemp("signals"), settings, **top) as running:
         yield running
         flow.assert_path(running)
@@ -89,7 +89,12 @@ def reported(service: Service) -> dict[str, Any]:
     return next(p for p in view["partitions"] if p["partition"] == 0)
 
 
-def test_metrics_are_pushed_too(flow: Pair, service: Service, collector: OtlpCollector) -> None:
+def test_metrics_are_pushed_too_as_often_as_a_reload_says(
+    flow: Pair, service: Service, collector: OtlpCollector
+) -> None:
+    assert not collector.pushed
+    service.rewrite(service.file.read_text().replace("interval: 1h", "interval: 1s"))
+    assert service.wait_for_event("configuration reloaded")["changed"] == "metrics.otlp.interval"
     flow.produce(flow.prefix + "one", Made(None, b"pushed"))
 
     def pushed() -> list[float]:

@@ -59,8 +59,9 @@ def _holds_a_section(section: str, key: str) -> bool:
 
 def test_what_can_change_is_taken_and_named(tmp_path: Path) -> None:
     flow = "topics: [orders, bills], groups: {sync: true, interval: 5s}, tasks_max: 3"
-    found = blended(tmp_path, BASE.replace("topics: [orders]", flow) + "log: {level: debug}\ndrain_timeout: 3s\n")
-    applied = ["log.level", "drain_timeout"]
+    service = "log: {level: debug}\ndrain_timeout: 3s\nmetrics: {otlp: {interval: 9s}}\n"
+    found = blended(tmp_path, BASE.replace("topics: [orders]", flow) + service)
+    applied = ["log.level", "drain_timeout", "metrics.otlp.interval"]
     assert sorted(found.applied) == sorted(
         [*applied, *(f"a->b: {key}" for key in ("topics", "groups.sync", "groups.interval", "tasks_max"))]
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror.demo.kafka_jars import BROKER, HASHES, KAFKA_VERSION, MIRROR_MAKER, TOOLS, kafka_jars
+from mirror.demo.kafka_jars import BROKER, HASHES, KAFKA_VERSION, MIRROR_MAKER, TIER, TOOLS, kafka_jars
 from mirror.errors import SetupError
 from mirror.spark.java import cache_dir, java
 from tests.integration.test_old_brokers import OLD
@@ -141,19 +141,21 @@ def test_a_jar_that_is_not_the_one_we_know_is_refused(only: Path, empty_cache: P
 
 @pytest.mark.parametrize(
     ("artifact", "version", "least"),
-    [(BROKER, KAFKA_VERSION, 41), (MIRROR_MAKER, KAFKA_VERSION, 41), (TOOLS, KAFKA_VERSION, 1)]
+    [(artifact, KAFKA_VERSION, least) for artifact, least in ((BROKER, 41), (MIRROR_MAKER, 41), (TOOLS, 1), (TIER, 1))]
     + [(BROKER, version, 39) for version in OLD],
 )
 def test_the_jars_of_each_artifact_are_known(artifact: str, version: str, least: int) -> None:
     lines = (HASHES / f"{artifact}-{version}.sha256").read_text().splitlines()
     assert len(lines) >= least and all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
-    assert any(line.endswith(f"  {artifact}-{version}.jar") for line in lines)
+    name = artifact if artifact != TIER else "kafka-storage"
+    assert any(re.search(rf"  {name}-{version}(-test)?\.jar$", line) for line in lines)
 
 
 def test_make_fetches_what_the_tests_need() -> None:
     """A test that has to fetch its brokers would take longer."""
     (wanted,) = re.findall(r"^jars:.*\n\t.*kafka_jars (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {f"{BROKER}:{version}" for version in OLD} <= set(wanted.split())
+    old = {f"{BROKER}:{version}" for version in OLD}
+    assert set(wanted.split()) == {BROKER, MIRROR_MAKER, TOOLS, TIER, *old}
 
 
 def make(target: str, tree: Path) -> list[str]:

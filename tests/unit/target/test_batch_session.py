@@ -75,7 +75,7 @@ def test_a_transaction() -> None:
         copying = session(target, topic=replace(TOPIC, remote_id=""))  # no map
         first = made(3, 2, 4, 1)
         written = await copying.copy(first, after(first))
-        assert written.appended == AppendedOffsets(None, 100, 109) and written.size == sum(
+        assert written.appended == AppendedOffsets(None, 100, 109, 10) and written.size == sum(
             len(each.data) for each in first
         )
         assert written.position == after(first, None)
@@ -92,7 +92,7 @@ def test_a_transaction() -> None:
             encode(Content(b"%d" % n, None, ())) for n in range(10)
         ]
         second = made(2, at=10)
-        assert (await copying.copy(second, after(second, None))).appended == AppendedOffsets(111, 111, 112)
+        assert (await copying.copy(second, after(second, None))).appended == AppendedOffsets(111, 111, 112, 2)
         assert target.requests[len(kinds)].batches == (("remote", 0, 2),), "the next epoch begins with 0"
         assert target.requests[len(kinds)].acks == ALL and target.commits == 2
 
@@ -171,9 +171,9 @@ def test_a_wrong_prediction_is_not_committed() -> None:
         copying = session(target)
         first, second = made(3), made(3, at=10)
         await copying.copy(first, after(first))
-        with pytest.raises(Interleaved, match="remote-0: the first batch is at 105 instead of 104"):
+        with pytest.raises(Interleaved, match="remote-0: the first batch is at 105 instead of 104") as raised:
             await copying.copy(second, after(second))
-        assert target.commits == 1
+        assert target.commits == 1 and raised.value.appended == (104, 105, 107, 3)
 
     asyncio.run(run())
 
@@ -187,7 +187,9 @@ def test_a_wrong_prediction_that_nothing_depends_on_is_none() -> None:
         first, second, third = made(3), made(3, at=3), made(3, at=10)
         end = (await copying.copy(first, after(first))).position.map_end
         written = await copying.copy(second, after(second, end))
-        assert written.appended == AppendedOffsets(104, 105, 107) and written.position.map_end == MapEnd(100, 3, 3, 108)
+        assert written.appended == AppendedOffsets(104, 105, 107, 3) and written.position.map_end == MapEnd(
+            100, 3, 3, 108
+        )
         target.others = [1]
         await copying.copy(third, after(third, written.position.map_end))
         assert [each.downstream for each in syncs(target)] == [100, 110]
@@ -201,14 +203,16 @@ def test_a_gap_is_not_committed_but_carefully() -> None:
     async def run() -> None:
         target = Target(others=[0, 2])
         batches = made(3, 2, 1)
-        with pytest.raises(Interleaved, match="remote-0: a batch is at 105 instead of 103"):
+        with pytest.raises(Interleaved, match="remote-0: a batch is at 105 instead of 103") as raised:
             await session(target).copy(batches, after(batches))
-        assert not target.count("EndTxn")
+        assert not target.count("EndTxn") and raised.value.appended == (None, 100, 107, 6)
         target = Target(others=[0, 2])
         careful = session(target, flow(offset_lag_max=2), careful=True)
         batches = made(3, 2, 1)
         written = await careful.copy(batches, after(batches))
-        assert all(each.acks == ALL for each in target.produced) and written.appended == AppendedOffsets(None, 100, 107)
+        assert all(each.acks == ALL for each in target.produced) and written.appended == AppendedOffsets(
+            None, 100, 107, 6
+        )
         assert [(each.upstream, each.downstream) for each in syncs(target)] == [(0, 100), (2, 102), (4, 106)]
         assert [(each.upstream, each.records) for each in entries(target)] == [(0, 1)], "where the others are is open"
         assert written.position.map_end is None
@@ -454,7 +458,7 @@ def test_whatever_is_answered_nothing_is_ended_that_is_not_whole(
             whole = len(target.committed["remote"]) == sum(counts) and target.position.offset == sum(counts)
             assert whole == bool(target.commits)
         else:
-            assert written.appended == AppendedOffsets(None, 100, 99 + sum(counts)) and target.commits == 1
+            assert written.appended == AppendedOffsets(None, 100, 99 + sum(counts), sum(counts)) and target.commits == 1
             assert sorted(target.committed["remote"]) == list(range(100, 100 + sum(counts)))
             assert [(each.upstream, each.downstream) for each in syncs(target)] == [(0, 100)]
             assert len(entries(target)) == 1 and target.position.offset == sum(counts)

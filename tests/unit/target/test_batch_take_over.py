@@ -97,6 +97,7 @@ def test_only_records_that_are_seen_count(
         target = Target(ends={"remote": 4}, log=lambda at: (logs.get(at, b""), aborted))
         taken = await taking(target)
         assert (taken.position, taken.has_records) == (None, visible)
+        assert set(target.isolations) == {1}
 
     asyncio.run(run())
 

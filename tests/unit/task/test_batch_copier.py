@@ -16,7 +16,7 @@ from mirror.batches.headers import RecordBatch, walk
 from mirror.batches.merging import MERGED_MAX
 from mirror.batches.records import Content, encode
 from mirror.clock import Clock
-from mirror.control.reports import Counters
+from mirror.control.reports import NOWHERE, Counters
 from mirror.control.throttle_shares import OF_FLOW, Share
 from mirror.errors import Interleaved, OutcomeUnknown, PartitionError, Unanswered, Unavailable, Unsupported, WireError
 from mirror.model import BATCH_BYTES, MapEnd, Partition, Position, Topic
@@ -31,6 +31,7 @@ from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchCopier
 from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
+from mirror.task.look_budget import LookBudget
 from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import AT_ONCE, RateLimits, Turns
 from mirror.wire.cluster import Cluster
@@ -39,7 +40,7 @@ from mirror.wire.fetch import TopicKey
 from mirror.wire.offsets import Offset
 from mirror.wire.requests import Request
 from tests.harness import batches
-from tests.harness.batch_target import REMOTE_ID, Connected, Fault, Lost, Target, made
+from tests.harness.batch_target import MAP, REMOTE_ID, SYNCS, Connected, Fault, Lost, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
 from tests.unit.task.test_batch_path_obstacles import flow
@@ -105,7 +106,10 @@ class World:
         self.books = Books(self.known, Counters(), Turns(Clock()))
         fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
         plan = ConstantPlan(self.of)
-        services = BatchServices(plan, fetcher, target, Tokens(), self.limits, Clock(), Ownership(plan))
+        self.looks = LookBudget()
+        services = BatchServices(
+            plan, fetcher, target, Tokens(), self.limits, Clock(), Ownership(plan), looks=self.looks
+        )
         self.copier = BatchCopier(services, Route(PARTITION, self.topic), self.books)
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -146,6 +150,7 @@ def test_what_comes_is_copied_and_counted() -> None:
         counters = world.books.counters
         assert (counters.records, counters.transactions["committed"]) == (9, 1)
         assert sum(counters.latency_buckets) == 9 and counters.bytes > 0 and world.source.feeds == []
+        assert not world.target.count("Fetch"), "nobody else writes"
 
     asyncio.run(run())
 
@@ -569,6 +574,72 @@ def test_who_meets_others_is_careful_and_then_leaves_the_batch_path() -> None:
         with pytest.raises(LeaveBatchPath, match="interleaved at offset 10"):
             await world.until(lambda: False)
         assert committed(world) == contents(range(5, 10))
+        assert (world.books.counters.foreign, world.books.foreign) == (0, NOWHERE), "what is there can't be read"
+
+    asyncio.run(run())
+
+
+def log_of(records: int) -> Callable[[int], tuple[bytes, Sequence[tuple[int, int]]]]:
+    """What the target says of any offset: so many records begin there."""
+    return lambda at: (batches.batch([(at + n, 1_000, Content(b"x", None, ())) for n in range(records)]), ())
+
+
+def test_others_between_our_batches_are_counted_although_the_transaction_is_aborted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        world = World(target=Target(position=COMMITTED, others=[0, 3, 0, 0, 0, 4], log=log_of(8)))
+        world.source.add(10, lambda: made(3, 2, at=5))
+        with pytest.raises(Interleaved):
+            await world.until(lambda: False)
+        assert (world.books.counters.foreign, world.books.foreign) == (3, (100, 107))
+        await world.until(lambda: world.target.position.offset == 10)
+        assert world.books.counters.foreign == 3, "after an abort nobody knows whose the next offsets are"
+        world.source.add(15, lambda: made(3, 2, at=10))
+        with pytest.raises(LeaveBatchPath, match="interleaved"):
+            await world.until(lambda: False)
+        assert world.books.counters.foreign == 7 and world.target.count("Fetch") == 1, "it looks once a minute"
+
+    asyncio.run(run())
+    (said,) = [record for record in caplog.records if record.message == "somebody else writes to the remote topic"]
+    fields = ("flow", "topic", "partition", "remote_topic", "first_offset", "last_offset", "offsets")
+    assert [getattr(said, name) for name in fields] == ["primary->backup", "t", 0, "remote", 100, 107, 3]
+
+
+@pytest.mark.parametrize("records", [0, 2])
+def test_offsets_before_our_batches_are_looked_at_although_the_transaction_is_committed(records: int) -> None:
+    """What has no records may be a marker that a coordinator has written once more."""
+
+    async def run() -> None:
+        log = log_of(records) if records else lambda at: (batches.marker(at + 1, 8, commit=True), ())
+        world = World(target=Target(position=COMMITTED, others=[0, 2], nodes={SYNCS: 6, MAP: 6}, log=log))
+        world.source.add(8, lambda: made(3, at=5))
+
+        def copied() -> bool:
+            if world.target.commits == len(world.source.answers) == 1:
+                world.source.add(10, lambda: made(2, at=8))
+            return world.target.count("Fetch") == 1 and world.copier.working_since is None
+
+        await world.until(copied)
+        assert world.target.position.offset == 10 and world.target.isolations == [0]
+        expected = (records, (104, 105)) if records else (0, NOWHERE)
+        assert (world.books.counters.foreign, world.books.foreign) == expected
+
+    asyncio.run(run())
+
+
+def test_a_look_that_is_broken_off_lets_other_partitions_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        world, asked = World(target=Target(position=COMMITTED, others=[0, 3])), asyncio.Event()
+
+        async def lasts(*_: object) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(batch_copier, "count_between", lasts)
+        world.source.add(10, lambda: made(3, 2, at=5))
+        await world.until(asked.is_set)
+        assert world.looks.begin(1e12)
 
     asyncio.run(run())
 

@@ -23,9 +23,10 @@ from mirror.model import BATCH_BYTES, MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.position_reader import from_committed
-from mirror.task import partition_take_over
+from mirror.task import copy_action, partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt, LetGo, RenewalDue, ThrottleChanged
+from mirror.task.foreign_writes import LOOK_INTERVAL
 from mirror.task.known_positions import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.rate_limits import RateLimits
@@ -577,15 +578,15 @@ def foreign(copier: RecordCopier, world: World, first: int) -> int:
 def test_somebody_elses_records_are_noticed_also_after_the_producer_was_idle(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[tuple[str, int], int, int, int]] = []
 
-    def count(_: Flow, __: tuple[str, int], first: int, end: int, ___: int) -> int:
-        asked.append((first, end))
+    def count(_: Flow, where: tuple[str, int], first: int, end: int, most: int) -> int:
+        asked.append((where, first, end, most))
         return end - first
 
     world.grows = 40
     copier = world.copier()
-    monkeypatch.setattr(copier._copy_action._foreign, "_count", count)
+    monkeypatch.setattr(copy_action, "count_between", count)
     assert foreign(copier, world, 0) == 0, "what was there before is not known"
     assert foreign(copier, world, 3) == 0
     world.grows += 2
@@ -596,7 +597,26 @@ def test_somebody_elses_records_are_noticed_also_after_the_producer_was_idle(
     assert copier.close_idle_producer()
     world.grows += 5
     assert foreign(copier, world, 12) == 7
-    assert asked == [(48, 50)], "the target is asked once a minute"
+    assert asked == [(("primary.t", 0), 48, 50, 1)], "the target is asked once a minute, and one record is enough"
+
+
+@pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TRANSPORT)), ValueError("a defect")])
+def test_a_look_for_somebody_elses_records_that_fails_stops_nothing(
+    error: Exception, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def count(_: Flow, __: tuple[str, int], first: int, end: int, ___: int) -> int:
+        world.called("count")
+        return end - first
+
+    world.grows, world.fails["count"] = 40, error
+    copier = world.copier()
+    monkeypatch.setattr(copy_action, "count_between", count)
+    assert foreign(copier, world, 0) == 0
+    world.grows += 2
+    assert foreign(copier, world, 3) == 0 and state(copier) is State.RUNNING
+    assert (BUG in caplog.text) == isinstance(error, ValueError)
+    world.run(LOOK_INTERVAL)
+    assert foreign(copier, world, 6) == 2, "it looks again"
 
 
 def test_after_a_failed_transaction_nobody_knows_whose_the_next_offsets_are(world: World) -> None:

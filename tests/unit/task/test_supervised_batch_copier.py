@@ -28,9 +28,9 @@ from mirror.text import BUG
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.metadata import id_of
-from tests.harness.batch_target import Target, made
+from tests.harness.batch_target import MAP, SYNCS, Target, made
 from tests.harness.constant_plan import ConstantPlan
-from tests.unit.task.test_batch_copier import AT, COMMITTED, PARTITION, TOPIC, Source
+from tests.unit.task.test_batch_copier import AT, COMMITTED, PARTITION, TOPIC, Source, log_of
 from tests.unit.task.test_batch_path_obstacles import flow
 
 
@@ -83,6 +83,23 @@ def test_it_shows_how_the_partition_stands() -> None:
         assert world.state is State.RELEASED and copier.left is not None and copier.left.reason == "let_go"
         assert copier.fetches is None
         assert copier.snapshot.position.offset == 8 and not world.source.feeds
+
+    asyncio.run(run())
+
+
+def test_it_shows_that_somebody_else_has_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and not with the next transaction."""
+    monkeypatch.setattr(batch_copier, "SETTLE_DELAY", 60.0)
+
+    async def run() -> None:
+        world = World()
+        world.target.others, world.target.nodes, world.target.log = [0, 8], {SYNCS: 6, MAP: 6}, log_of(8)
+        world.source.add(8, lambda: made(3, at=5))
+        await world.until(lambda: world.copier.snapshot.position.offset == 8)
+        world.source.add(10, lambda: made(2, at=8))
+        await world.until(lambda: world.copier.snapshot.counters.foreign == 8)
+        assert world.copier.snapshot.foreign == (104, 111) and world.copier.snapshot.position.offset == 10
+        world.running.cancel()
 
     asyncio.run(run())
 

@@ -149,6 +149,14 @@ def test_no_secret_and_no_path_is_in_the_reason(
     assert ("redirection" if status else "127.0.0.1") in shown
 
 
+def test_another_interval_counts_at_once(registry: CollectorRegistry, collector: OtlpCollector) -> None:
+    pusher = otlp.OtlpPusher(Otlp(collector.endpoint, 3600.0, {}), registry)
+    pusher.start()
+    pusher.pace(0.02)
+    until("pushes", lambda: len(collector.pushed) >= 2)
+    pusher.stop()
+
+
 def test_a_collector_that_does_not_answer_holds_up_no_stop(
     registry: CollectorRegistry, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:

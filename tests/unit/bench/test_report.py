@@ -1,0 +1,88 @@
+"""The tables of docs/performance.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.bench import report
+from tests.bench.catch_up import Load
+
+DOCS = Path(__file__).parents[3] / "docs"
+SMALL = [Load(3_000_000, batch_bytes=16_384, compression="lz4"), Load(300_000, batch_bytes=1)]
+
+
+def copied(load: Load, system: str, rate: float, measure: str = "catch-up", **more: Any) -> report.Result:
+    figures = {"records_per_s": rate, "start_s": 10.0, "cpu_s_per_million": 3.0, "memory_bytes": 2**30}
+    figures["cpu_after_start_s_per_million"] = 240 / rate
+    return {"measure": measure, **asdict(load), "system": system, "at": "2026-11-27 20:00", **figures, **more}
+
+
+def written(directory: Path, results: list[report.Result]) -> list[str]:
+    page = directory / "page.md"
+    page.write_text(f"{report.BEGIN}\n{report.END}\n")
+    report.write(page, results, "here")
+    return page.read_text().splitlines()
+
+
+def test_the_page_has_the_tables_of_its_results(tmp_path: Path) -> None:
+    """Whoever changes what writes them writes them again."""
+    page, measured = tmp_path / "performance.md", json.loads((DOCS / "performance.json").read_text())
+    page.write_text((DOCS / "performance.md").read_text())
+    report.write(page, measured["results"], measured["machine"]["words"])
+    assert page.read_text() == (DOCS / "performance.md").read_text()
+
+
+def test_catch_ups_are_told_by_the_batches_of_the_source_and_compared(tmp_path: Path) -> None:
+    rates = {"mirror": 100.0, "mirror-auto": 400.0, "brokers": 800.0}
+    lines = written(tmp_path, [copied(load, name, rate) for load in SMALL for name, rate in rates.items()])
+    lz4, single = "200 B, 4 partitions, lz4, batches of 16 KiB", "200 B, 4 partitions, one record in each batch"
+    for name in (lz4, single):
+        assert f"| {name} | 100 | 400 | 800 |" in lines
+        assert f"| {name} | 4.00 | 0.50 |" in lines
+    assert "| ratio | mirror-auto / mirror | mirror-auto / brokers |" in lines
+    assert "| CPU seconds per million records, without the start | 2.40 | 0.60 | 0.30 |" in lines
+
+
+def test_each_kind_of_catch_up_has_tables_of_its_own(tmp_path: Path) -> None:
+    results = [copied(Load(10), "mirror-auto", 7.0, measure) for measure in ("catch-up", "replicated", "far")]
+    lines = written(tmp_path, results)
+    assert lines.count("| 200 B, 4 partitions | 7 |") == 3
+    assert [line for line in lines if line.startswith("###")] == [
+        "### Catch-up",
+        "### Catch-up to three brokers, replication factor 3",
+        "### Catch-up 20 ms away",
+    ]
+
+
+def test_a_run_that_did_not_count_is_named(tmp_path: Path) -> None:
+    good, bad = (
+        copied(SMALL[0], "mirror", 1.0, round=1),
+        copied(SMALL[0], "mirror-auto", 1.0, round=2, failed="why\nat"),
+    )
+    lines = written(tmp_path, [good, bad])
+    told = "size 200, partitions 4, compression lz4, batch_bytes 16384"
+    assert f"- catch-up ({told}), mirror-auto, round 2: why" in lines
+    assert "| records/s | mirror |" in lines
+
+
+def test_partitions_that_get_few_records(tmp_path: Path) -> None:
+    used = {"memory_bytes": 150 * 2**20, "cores": 0.5, "threads": 20}
+    what = {"system": "mirror-auto", "at": "2026-11-27 20:00", "idle": used}
+    found: list[report.Result] = [
+        {**what, "measure": measure, "partitions": count, **interval, "active": {**used, "p50_ms": 7.0, "p99_ms": 30.5}}
+        for measure, count, interval in (("many", 10_000, {"interval": 20.0}), ("partitions", 1_000, {"interval": 1.0}))
+    ]
+    lines = written(tmp_path, found)
+    assert "| 1,000, active | mirror-auto | 150 | 0.50 | 20 | 7.0 | 30.5 |" in lines
+    assert "| 10,000, idle | mirror-auto | 150 | 0.50 | 20 |  |  |" in lines
+    assert "| 10,000, a record each 20 s | mirror-auto | 150 | 0.50 | 20 | 7.0 | 30.5 |" in lines
+
+
+def test_catch_ups_that_begin_within_a_batch(tmp_path: Path) -> None:
+    what = {"measure": "hand-over", "system": "mirror-auto", "at": "2026-11-27 20:00", "copied": 9_999_900}
+    lines = written(tmp_path, [{**what, "by_records_s": s, "batches_s": 12.0, "all_s": 30.0} for s in (1.5, 2.5)])
+    begin = "| 9,999,900 (9,999,900 to 9,999,900) | 2.0 (1.5 to 2.5) | 12.0 "
+    assert any(line.startswith(begin) for line in lines), lines
