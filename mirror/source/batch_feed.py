@@ -132,7 +132,6 @@ class Feed:
         self.epoch = epoch  # of the leader that appended the batch before it; -1: not known
         self.largest = largest
         self.largest_merged = largest_merged
-        self.stable = -1  # the source's last stable offset, once it is known
         self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
         self.looked_at = -1  # its position when the fetcher last looked whether it moves
         self.size = self.batches = 0  # bytes and batches that wait

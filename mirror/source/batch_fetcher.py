@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from itertools import chain
 
 from mirror.backoff import Backoff
 from mirror.batches.merging import MERGED_MAX
 from mirror.errors import Refused, Unavailable, WireError
 from mirror.model import BATCH_BYTES
-from mirror.source.batch_feed import Feed, Largest, LeaveBatchPath
+from mirror.source.batch_feed import Feed, Key, Largest, LeaveBatchPath
 from mirror.source.broker_fetches import RETRY, BrokerFetches
 from mirror.source.fetch_memory import BOUNDS, FetchMemory, MemoryBounds
+from mirror.source.fetch_session import Ends
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
 
@@ -76,6 +79,11 @@ class BatchFetcher:
         """There may be room for more."""
         for broker in self._brokers.values():
             broker.room.set()
+
+    @property
+    def ends(self) -> Mapping[Key, Ends]:
+        """Where partitions end, as far as their leaders' answers say it now. Any thread may ask."""
+        return dict(chain.from_iterable(broker.feeds.ends.items() for broker in list(self._brokers.values())))
 
     def _changed(self, feed: Feed) -> None:
         for broker in self._brokers.values():

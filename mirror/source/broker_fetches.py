@@ -63,7 +63,7 @@ class BrokerFetches:
     def __init__(self, fetcher: FeedPlacer, node: int) -> None:
         self._fetcher = fetcher
         self._node = node
-        self._feeds = SessionFeeds()
+        self.feeds = SessionFeeds()
         self._session = Session(0, 0)
         self._connection: Connection | None = None  # that had the last request
         self._compares = False  # leaders, before the next request
@@ -74,12 +74,12 @@ class BrokerFetches:
     def take(self, feed: Feed) -> None:
         """Fetch this partition, too, unless its copier has closed the feed meanwhile."""
         if not feed.ended:
-            self._feeds.take(feed)
+            self.feeds.take(feed)
             self.room.set()
 
     def changed(self, feed: Feed) -> None:
         """A feed, which may be another broker's, has more room or has ended."""
-        self._feeds.changed(feed)
+        self.feeds.changed(feed)
         self.room.set()
 
     def end(self) -> None:
@@ -97,7 +97,7 @@ class BrokerFetches:
             try:
                 request = await self._next()
                 wanted = request.wanted
-                wait = WAIT_BESIDE_FULL if len(wanted) < len(self._feeds.feeds) else WAIT
+                wait = WAIT_BESIDE_FULL if len(wanted) < len(self.feeds.feeds) else WAIT
                 until = asyncio.get_running_loop().time() + wait
                 if not await self._fetch(request, wait):
                     # A broker that has nothing waits; if this one does not, we do. But not for as long: it answers at
@@ -123,7 +123,7 @@ class BrokerFetches:
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
                 log.exception("fetch from broker %d failed", self._node)
                 self._begin_again()
-                self._hand_over(wanted or self._feeds.feeds, "defect")
+                self._hand_over(wanted or self.feeds.feeds, "defect")
                 await asyncio.sleep(backoff.next())
 
     async def _next(self) -> Next:
@@ -132,7 +132,7 @@ class BrokerFetches:
             if self._compares:
                 self._leave_to_others()
             room = self._fetcher.memory.room(self._fetcher.answer_max)
-            if room is not None and (request := self._feeds.next(room)):
+            if room is not None and (request := self.feeds.next(room)):
                 return request
             self.room.clear()
             await self.room.wait()
@@ -144,7 +144,7 @@ class BrokerFetches:
 
     def still(self) -> list[Feed]:
         """The feeds that have not moved since this was asked last."""
-        feeds = self._feeds.feeds.values()
+        feeds = self.feeds.feeds.values()
         found = [each for each in feeds if each.looked_at == each.position]
         for each in feeds:
             each.looked_at = each.position
@@ -153,7 +153,7 @@ class BrokerFetches:
     @property
     def is_idle(self) -> bool:
         """True if nothing is fetched from this broker."""
-        return all(each.ended for each in self._feeds.feeds.values())
+        return all(each.ended for each in self.feeds.feeds.values())
 
     def compare_leaders(self) -> None:
         """Leave partitions to their newer leaders, as far as is known, once no request is under way.
@@ -165,7 +165,7 @@ class BrokerFetches:
     def _leave_to_others(self) -> None:
         self._compares = False
         known, now = self._fetcher.cluster.known_leader, asyncio.get_running_loop().time()
-        for feed in list(self._feeds.feeds.values()):
+        for feed in list(self.feeds.feeds.values()):
             if feed.follows_until:
                 leaves = feed.follows_until < now
             else:
@@ -200,20 +200,22 @@ class BrokerFetches:
             self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
         else:  # the broker has no room for another session: each request asks for everything
             self._session = Session(0, 0)
-            self._feeds.begin_again()
-        return await self._receive(answer, request.wanted)
+            self.feeds.begin_again()
+        moved = await self._receive(answer, request.wanted)
+        self.feeds.answered(answer.throttled)
+        return moved
 
     def _begin_again(self) -> None:
         """Begin another session in place of this one: the broker would keep it for minutes, among a thousand."""
         self._session = Session(self._session.id, 0)
-        self._feeds.begin_again()
+        self.feeds.begin_again()
 
     async def _receive(self, answer: FetchAnswer, wanted: Mapping[Key, Feed]) -> bool:
         """Give the feeds what was asked for. False if that is nothing.
 
         A partition that comes twice counts once: its end may be left out.
 
-        What comes after very many small batches is left out, too, and asked for again. The next request is for less.
+        The records after very many small batches are left out, too, and asked for again. The next request is for less.
         """
         memory, size, objects, moved, seen = self._fetcher.memory, 0, 0, False, set[Key]()
         scarce = memory.is_scarce and len(answer.partitions) > 1
@@ -221,12 +223,13 @@ class BrokerFetches:
             for number, (topic, fetched) in enumerate(answer.partitions, 1):
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
-                if objects > memory.bounds.answer:
-                    break
                 feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
-                if feed is None or feed.ended or feed.key in seen:
+                if feed is None or feed.key in seen:
                     continue
                 seen.add(feed.key)
+                self.feeds.told(feed, fetched)
+                if feed.ended or objects > memory.bounds.answer:
+                    continue
                 before = feed.size, feed.batches, feed.position
                 if scarce:  # copied, so that a slow partition does not hold all of the answer
                     own = replace(fetched, records=memoryview(bytearray(fetched.records)))
@@ -234,8 +237,8 @@ class BrokerFetches:
                         self._give(feed, own, answer.addresses, held)
                 else:
                     self._give(feed, fetched, answer.addresses, whole)
-                self._feeds.changed(feed)
-                moved = moved or feed.position != before[2] or feed.ended or not self._feeds.has(feed)
+                self.feeds.changed(feed)
+                moved = moved or feed.position != before[2] or feed.ended or not self.feeds.has(feed)
                 size += feed.size - before[0]
                 objects += (feed.batches - before[1]) * memory.bounds.batch
         if size:
@@ -244,7 +247,6 @@ class BrokerFetches:
 
     def _give(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address], held: Held) -> None:
         memory, before = self._fetcher.memory, feed.batches
-        feed.stable = max(feed.stable, fetched.stable)
         if fetched.error:
             self._refused(feed, fetched, addresses)
         elif fetched.preferred >= 0:
@@ -262,7 +264,7 @@ class BrokerFetches:
         """
         replicas = self._fetcher.cluster.replicas(feed.topic.name, feed.partition)
         if node != self._node and not feed.follows_until and node in replicas:
-            self._feeds.drop(feed)
+            self.feeds.drop(feed)
             self._fetcher.follow(feed, node)
         else:
             self._lose(feed)
@@ -285,7 +287,7 @@ class BrokerFetches:
 
     def _leave(self, feed: Feed, after: float = 0.0) -> None:
         """Fetch the partition from the leader that is known. If it leads no more, it says so."""
-        self._feeds.drop(feed)
+        self.feeds.drop(feed)
         feed.follows_until = 0.0
         self._fetcher.place(feed, after)
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.kafka.listed_offsets import checked_offset, refresh_metadata
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
+from mirror.source.fetch_session import Ends
 from mirror.text import moment, plural
 
 REFRESH_TIMEOUT = 0.2  # seconds
@@ -50,7 +51,8 @@ class SourceEnds:
     """The ends of a task's partitions. It hardly ever waits for an answer, because the source may not give one.
 
     Records after the last stable offset reach no read_committed consumer, so they are no lag. Only the high watermark
-    shows them. mirror asks for it seldom, and only for partitions whose last stable offset does not move.
+    shows them. mirror asks for it seldom, and only for partitions whose last stable offset does not move. Answers to
+    the batch path's fetches have both, so mirror asks for neither while they say it.
     """
 
     def __init__(self, source: Renewed[AdminClient], warn_after: float) -> None:
@@ -60,21 +62,28 @@ class SourceEnds:
         self._highs = _Latest(source, IsolationLevel.READ_UNCOMMITTED)
         self.warn_after = warn_after  # seconds; it may change
         self._next = 0.0  # monotonic: when high watermarks are asked for again
+        self._fetched: Mapping[Partition, Ends] = {}  # as of the last call of `ask`
         self._stood: Mapping[Partition, int] = {}  # the last stable offsets when high watermarks were last asked for
         self._holds: dict[Partition, Hold] = {}
 
-    def ask(self, partitions: Iterable[Partition]) -> None:
-        """Collect the last answers, and ask again: to be called about once a second."""
+    def ask(self, partitions: Iterable[Partition], fetched: Mapping[Partition, Ends]) -> None:
+        """Collect the last answers, and ask again: to be called about once a second.
+
+        `fetched` is what the batch path's fetches say now. Those partitions are not asked for. What was said counts
+        from the next call on, like an answer, so that records which are being copied right now are no lag.
+        """
         answers = self._stables.answers()
-        if answers is None:
-            return
-        still = self._keep(answers)
-        missing = None in answers.values()
-        self._source.note(missing, "ends")
-        if missing:
-            refresh_metadata(self._source.client, REFRESH_TIMEOUT)
-        self._stables.ask(partitions)
-        self._note_holds(still)
+        if answers is not None:
+            still = self._keep(answers)
+            missing = None in answers.values()
+            self._source.note(missing, "ends")
+            if missing:
+                refresh_metadata(self._source.client, REFRESH_TIMEOUT)
+            self._stables.ask(each for each in partitions if each not in fetched)
+            self._note_holds(still)
+        for partition in self._keep({each: ends.stable for each, ends in self._fetched.items()}):
+            self._note_hold(partition, self._fetched[partition])
+        self._fetched = fetched
 
     def hold(self, partition: Partition) -> Hold | None:
         """What an open transaction holds back there; None also if the last stable offset is not known now."""
@@ -103,14 +112,17 @@ class SourceEnds:
             stable = self._stood[partition]
             if high is None or stable != self.stable.get(partition):
                 continue
-            known = self._holds.pop(partition, None)
-            if high > stable:
-                self._holds[partition] = Hold(stable, high, known.since if known else time.time())
+            self._note_hold(partition, Ends(stable, high))
         due = time.monotonic() >= self._next
         if due:
             self._next = time.monotonic() + min(HIGH_INTERVAL, self.warn_after)
             self._stood = {partition: self.stable[partition] for partition in still}
         self._highs.ask(still if due else ())
+
+    def _note_hold(self, partition: Partition, ends: Ends) -> None:
+        known = self._holds.pop(partition, None)
+        if ends.high > ends.stable:
+            self._holds[partition] = Hold(ends.stable, ends.high, known.since if known else time.time())
 
 
 class _Latest:

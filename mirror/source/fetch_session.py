@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mirror.source.batch_feed import Feed, Key
 from mirror.source.fetch_memory import Room
+from mirror.wire.fetch import PartitionAnswer
 
+ENDS_KEPT = 2.0  # seconds; a broker that has nothing answers after a half
 _OUTDATED = -1  # in place of a position: no feed has it
 
 
@@ -18,6 +21,14 @@ class Next:
     wanted: Mapping[Key, Feed]
     asked: list[Feed]
     forgotten: list[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where a partition ends: its last stable offset, and its high watermark."""
+
+    stable: int
+    high: int
 
 
 class SessionFeeds:
@@ -34,6 +45,8 @@ class SessionFeeds:
         self._known: dict[Key, int] = {}  # the positions that the session asks for
         self._look: set[Key] = set()  # what may have changed
         self._quick: frozenset[bool | None] | None = None  # see Room
+        self._ends: dict[Key, Ends] = {}  # of partitions that the session asks for
+        self._answered = 0.0  # when a broker last answered, monotonic
 
     def has(self, feed: Feed) -> bool:
         """True unless the feed was dropped, or a later copier of the partition has a feed of its own."""
@@ -59,7 +72,28 @@ class SessionFeeds:
 
     def begin_again(self) -> None:
         """Another session begins, which asks for nothing yet."""
-        self._wanted, self._known, self._look = {}, {}, set(self.feeds)
+        self._wanted, self._known, self._ends, self._look = {}, {}, {}, set(self.feeds)
+
+    def told(self, feed: Feed, fetched: PartitionAnswer) -> None:
+        """Note where a partition ends. A replica that does not lead, or was elected just now, may not know it.
+
+        With an error there is no offset (-1). The session's broker says it again when the high watermark has changed,
+        or when there are records. If only the last stable offset has moved, there are records.
+        """
+        if feed.follows_until or fetched.stable < feed.position:
+            self._ends.pop(feed.key, None)
+        else:
+            self._ends[feed.key] = Ends(fetched.stable, fetched.high)
+
+    def answered(self, throttled: bool) -> None:
+        """The broker has told what has changed. If it throttles, it has told nothing."""
+        if not throttled:
+            self._answered = time.monotonic()
+
+    @property
+    def ends(self) -> Mapping[Key, Ends]:
+        """Where partitions end, if the broker has answered within ENDS_KEPT seconds. Any thread may ask."""
+        return self._ends.copy() if time.monotonic() - self._answered < ENDS_KEPT else {}
 
     def next(self, room: Room) -> Next | None:
         """The next request, which the session is taken to know from now on; None if no feed has room."""
@@ -82,6 +116,7 @@ class SessionFeeds:
             feed = self._wanted.get(key)
             if feed is None and self._known.pop(key, None) is not None:
                 forgotten.append(key)
+                self._ends.pop(key, None)
             elif feed is not None and self._known.get(key) != feed.position:
                 asked.append(feed)
                 self._known[key] = feed.position

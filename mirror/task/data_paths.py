@@ -9,7 +9,7 @@ where batches begin.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -21,6 +21,7 @@ from mirror.kafka.credentials import FileChanges
 from mirror.model import Partition, Topic
 from mirror.source.batch_boundary import boundary
 from mirror.source.fetch_moves import Move, StartFetching, StopFetching
+from mirror.source.fetch_session import Ends
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop
 from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
@@ -68,6 +69,13 @@ class DataPaths:
     def copiers(self) -> list[SupervisedBatchCopier]:
         """Those of the batch path, until they are ended."""
         return list(self._copying.values())
+
+    @property
+    def ends(self) -> Mapping[Partition, Ends]:
+        """Where partitions on the batch path end, as far as its fetches say it now."""
+        found = self._loop.fetcher.ends if self._loop is not None else {}
+        keys = {here: each.fetches for here, each in self._copying.items()}
+        return {here: found[key] for here, key in keys.items() if key and key in found}
 
     def of(self, partition: Partition) -> DataPath:
         """Which path the partition takes."""

@@ -110,7 +110,7 @@ class PlanFollower(threading.Thread):
                     self._check_steps()
                     if self._reading.hangs():
                         self._end_process()
-                    self._ends.ask([*self._assigned, *self._paused, *self._waiting.all])
+                    self._ends.ask([*self._assigned, *self._paused, *self._waiting.all], self._paths.ends)
                     self._writer.report(self._reporter.news())
                 self._control.poll(FOLLOW_TIMEOUT)
                 self._claimant.keep()

@@ -14,7 +14,7 @@ from mirror.control.partition_state import TRANSITIONS, State
 from mirror.control.reports import Counters
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
-from mirror.source.batch_feed import LeaveBatchPath
+from mirror.source.batch_feed import Key, LeaveBatchPath
 from mirror.task.batch_copier import LET_GO, BatchCopier
 from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.error_recovery import recovery
@@ -85,6 +85,12 @@ class SupervisedBatchCopier:
     def close_idle_producer(self) -> bool:
         """There is none of librdkafka's, which has threads: False."""
         return False
+
+    @property
+    def fetches(self) -> Key | None:
+        """What it fetches; None while the partition is not taken over."""
+        feed = self._copier.feed
+        return feed.key if feed is not None else None
 
     @property
     def drained_to(self) -> int | None:

@@ -73,6 +73,7 @@ class PartitionAnswer:
     diverging: tuple[int, int] | None  # the epoch and the offset up to which our log and the leader's are the same
     leader: Leader | None  # if the broker knows a newer one
     preferred: int  # the replica that is nearer to us (KIP-392); -1 if there is none
+    high: int  # the high watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class FetchAnswer:
     partitions: Sequence[tuple[str | bytes, PartitionAnswer]]
     addresses: Mapping[int, Address]
     size: int
+    throttled: bool  # then Kafka leaves out all partitions
 
 
 def fetch(
@@ -148,17 +150,17 @@ def _answer(answer: Cursor) -> FetchAnswer:
     partitions = read(_partition, 37)
     tags = answer.tags()
     addresses = read_endpoints(tags[0]) if 0 in tags and answer.version >= _ADDRESSES else {}
-    return FetchAnswer(error, session, partitions, addresses, answer.size)
+    return FetchAnswer(error, session, partitions, addresses, answer.size, answer.throttled > 0)
 
 
 def _partition(answer: Cursor) -> PartitionAnswer:
-    number, error, _, stable, start = answer.unpack(_PARTITION)
+    number, error, high, stable, start = answer.unpack(_PARTITION)
     aborted = answer.array(_aborted, _ABORTED.size)
     preferred, records = answer.int32(), answer.bytes()
     tags = answer.tags()
     diverging = (tags[_DIVERGING].int32(), tags[_DIVERGING].int64()) if _DIVERGING in tags else None
     leader = read_leader(tags[_LEADER]) if _LEADER in tags else None
-    return PartitionAnswer(number, error, stable, start, aborted, records, diverging, leader, preferred)
+    return PartitionAnswer(number, error, stable, start, aborted, records, diverging, leader, preferred, high)
 
 
 def _aborted(answer: Cursor) -> tuple[int, int]:

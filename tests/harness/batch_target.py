@@ -164,13 +164,13 @@ class Target:
         ((topic, at),) = body.by_topic_id(_offset_wanted, 33)
         records, aborted = self.log(at)
         data = memoryview(bytearray(records))
-        found = PartitionAnswer(0, 0, self.ends["remote"], 0, aborted, data, None, None, -1)
-        return FetchAnswer(0, 0, [(topic, found)], {}, len(data))
+        found = PartitionAnswer(0, 0, self.ends["remote"], 0, aborted, data, None, None, -1, self.ends["remote"])
+        return FetchAnswer(0, 0, [(topic, found)], {}, len(data), False)
 
     def refuse(self, kind: str, code: int, sent: Sent) -> Any:
         """The answer with an error code, without any effect."""
         if kind == "Fetch":
-            return FetchAnswer(code, 0, [], {}, 0)
+            return FetchAnswer(code, 0, [], {}, 0, False)
         if kind == "Produce":
             return self._produce(sent, {}, code)
         where = {"TxnOffsetCommit": ("remote", 0), "OffsetCommit": (BARRIER, 0)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,14 +22,20 @@ from mirror.demo.brokers import LocalCluster
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
 from mirror.settings import Cluster
+from mirror.source.batch_feed import Feed
+from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.end_offsets import Hold, SourceEnds
-from tests.harness import topics
+from mirror.wire import cluster
+from mirror.wire.access import access
+from mirror.wire.fetch import TopicKey
+from mirror.wire.metadata import id_of
+from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made, producer
 from tests.harness.otlp_collector import OtlpCollector
 from tests.harness.pair import Pair
 from tests.harness.service import Event, Service
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE, until
 
 WARN_AFTER = 2.0  # seconds
 ASK_AFTER = 1.0  # seconds
@@ -62,14 +70,14 @@ def service(flow: Pair, collector: OtlpCollector, tmp_path_factory: pytest.TempP
 
 
 @contextlib.contextmanager
-def open_transaction(bootstrap: str, topic: str, records: int) -> Iterator[Producer]:
+def open_transaction(bootstrap: str, topic: str, records: int, partition: int = 0) -> Iterator[Producer]:
     """One that stays open until the caller ends it."""
     name = f"test-{uuid.uuid4().hex}"
     to = producer(bootstrap, transactional_id=name, message_timeout_ms=30_000, transaction_timeout_ms=900_000)
     to.init_transactions(30)
     to.begin_transaction()
     for number in range(records):
-        to.produce(topic, b"open %d" % number, partition=0)
+        to.produce(topic, b"open %d" % number, partition=partition)
     assert to.flush(30) == 0
     yield to
 
@@ -189,7 +197,7 @@ def test_high_watermarks_are_asked_only_of_what_stands_still(flow: Pair) -> None
 
     def look() -> Hold | None:
         flow.produce(topic, Made(None, b"more"), partition=2)
-        ends.ask([held, idle, busy])
+        ends.ask([held, idle, busy], {})
         return ends.hold(held)
 
     def await_rounds(more: int) -> None:
@@ -211,3 +219,56 @@ def test_high_watermarks_are_asked_only_of_what_stands_still(flow: Pair) -> None
     until("no hold", lambda: look() is None)
     await_rounds(2)
     assert ends.hold(held) is None and ends.stable[held] == 5
+
+
+def test_fetches_say_where_partitions_end(flow: Pair) -> None:
+    """As the broker says it to who asks, though the answers of a session leave out what has not changed.
+
+    Partition 0 gets records, 1 has transactions, 2 stays empty.
+    """
+    asyncio.run(fetches_say_it(flow, topics.create(flow.source, f"apart-{flow.prefix}fetched", 3)))
+
+
+async def fetches_say_it(flow: Pair, topic: str) -> None:
+    source = cluster.Cluster(access({"bootstrap.servers": flow.source}))
+    fetcher, key = BatchFetcher(source), TopicKey(topic, id_of(topics.topic_id(flow.source, topic)))
+    reading = [asyncio.create_task(read(fetcher.open(key, number, 0))) for number in range(3)]
+    said = partial(what_all_say, fetcher, flow.source, topic)
+    try:
+        assert await said() == dict.fromkeys(range(3), (0, 0))
+        flow.produce(topic, Made(None, b"record"))
+        with open_transaction(flow.source, topic, 2, partition=1) as to:
+            flow.produce(topic, Made(None, b"after"), partition=1)
+            assert await said() == {0: (1, 1), 1: (0, 3), 2: (0, 0)}
+            to.commit_transaction(30)
+        await said()
+        with open_transaction(flow.source, topic, 2, partition=1) as to:
+            await said()
+            to.abort_transaction(30)
+        flow.produce(topic, Made(None, b"record"))
+        async with asyncio.timeout(PATIENCE):  # the markers come a little later
+            while await said() != {0: (2, 2), 1: (7, 7), 2: (0, 0)}:
+                pass
+    finally:
+        for each in reading:
+            each.cancel()
+        await fetcher.stop()
+        source.close()
+
+
+async def read(feed: Feed) -> None:
+    while await feed.wait():
+        for span in feed.take(2**30, 2**30):
+            feed.done(span)
+
+
+async def what_all_say(fetcher: BatchFetcher, source: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Last stable offsets and high watermarks, once fetches say the same as the broker does when it is asked."""
+    levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            stable, high = [await asyncio.to_thread(oracle.ends, source, topic, each) for each in levels]
+            found = {number: (each.stable, each.high) for (_, number), each in fetcher.ends.items()}
+            if found == {number: (stable[number], high[number]) for number in stable}:
+                return found
+            await asyncio.sleep(0.05)

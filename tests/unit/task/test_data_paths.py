@@ -18,7 +18,9 @@ from mirror.kafka.throttling import Throttles
 from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import Largest, LeaveBatchPath
+from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_moves import StartFetching, StopFetching
+from mirror.source.fetch_session import Ends
 from mirror.target import coordination
 from mirror.target.loading import Tokens
 from mirror.task import batch_loop, cluster_releases, data_paths, partition_take_over
@@ -34,6 +36,7 @@ from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from mirror.wire.access import Access
 from mirror.wire.connection import Connection
+from mirror.wire.metadata import id_of
 from tests.harness.certificates import self_signed
 from tests.harness.waiting import until
 from tests.unit.task.test_batch_path_obstacles import flow
@@ -231,6 +234,18 @@ def test_quotas_are_told_as_on_the_record_path(make: Callable[[Flow], Task]) -> 
     assert task.throttles.active == ["target"]
     loop.fetcher.cluster._access.on_throttled(0.5)
     assert task.throttles.active == ["source", "target"]
+
+
+def test_partitions_end_where_their_fetches_say(make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch) -> None:
+    task, key = make(away()), (id_of(TOPIC.topic_id), HERE.partition)
+    assert task.paths.ends == {}
+    monkeypatch.setattr(BatchFetcher, "ends", {key: Ends(5, 7), (key[0], 1): Ends(8, 8)})
+    copier = batches(task.joins())
+    assert task.paths.ends == {}, "it is not taken over"
+    monkeypatch.setattr(SupervisedBatchCopier, "fetches", key)
+    assert task.paths.ends == {HERE: Ends(5, 7)}
+    task.ends(copier)
+    assert task.paths.ends == {}
 
 
 def test_what_does_not_fit_is_copied_by_records_for_a_while(

@@ -27,6 +27,7 @@ from mirror.task.supervised_batch_copier import DEFECT, SupervisedBatchCopier
 from mirror.text import BUG
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
+from mirror.wire.metadata import id_of
 from tests.harness.batch_target import MAP, SYNCS, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.task.test_batch_copier import AT, COMMITTED, PARTITION, TOPIC, Source, log_of
@@ -69,15 +70,18 @@ def test_it_shows_how_the_partition_stands() -> None:
         world = World()
         copier = world.copier
         assert (world.state, copier.drained_to, copier.head_timestamp) == (State.STARTING, None, None)
+        assert copier.fetches is None
         world.source.add(8, lambda: made(3, at=5))
         await world.until(lambda: world.state is State.RUNNING)
         seen = copier.snapshot
         assert (seen.position.offset, seen.counters.records, seen.position_topic_id) == (8, 3, TOPIC.topic_id)
         assert (copier.drained_to, copier.since_progress, seen.position_is_old(1e12)) == (8, 0.0, False)
+        assert copier.fetches == (id_of(TOPIC.topic_id), PARTITION.partition)
         copier.post(RenewalDue())  # it sees to that itself
         copier.post(LetGo(State.RELEASED))
         await world.running
         assert world.state is State.RELEASED and copier.left is not None and copier.left.reason == "let_go"
+        assert copier.fetches is None
         assert copier.snapshot.position.offset == 8 and not world.source.feeds
 
     asyncio.run(run())
