@@ -37,6 +37,7 @@ def test_the_chart_knows_which_keys_a_running_service_follows() -> None:
         ("config.flows[0].topic_settings.orders.throttle=1MB", False),
         ("config.log.level=debug", False),
         ("config.drain_timeout=5s", False),
+        ("config.metrics.otlp.interval=5s", False),
         ("config.flows[0].compression=zstd", True),
         ("config.flow_defaults.compression=zstd", True),
         ("config.flows[0].heartbeats.enabled=true", True),
@@ -44,6 +45,7 @@ def test_the_chart_knows_which_keys_a_running_service_follows() -> None:
         ("config.flows[1].source=backup,config.flows[1].target=primary,config.flows[1].topics[0]=orders", True),
         (r"config.clusters.primary.linger\.ms=5", True),
         ("config.metrics.labels=topic", True),
+        ("config.metrics.otlp.endpoint=http://collector:4318/v1/metrics", True),
         ("config.new.topics=5", True),  # what the chart does not know
     ],
 )
