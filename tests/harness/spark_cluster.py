@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +30,6 @@ class SparkCluster:
         self._directory = directory
         self._workers = workers
         self._mark = uuid.uuid4().hex
-        self._suspended: frozenset[psutil.Process] = frozenset()
         self._log = directory / "spark.log"
         self._secret = {"spark.authenticate.secret": f"secret-{uuid.uuid4().hex}"}
         self._properties = directory / "spark.properties"
@@ -49,8 +47,8 @@ class SparkCluster:
         return {"master": self.url, "conf": conf}
 
     def executors(self) -> dict[int, list[int]]:
-        """The Python workers of each executor that is not suspended, both by process id."""
-        found = set(processes.marked(self._mark)) - self._suspended
+        """The Python workers of each executor, both by process id."""
+        found = processes.marked(self._mark)
         executors = [p for p in found if processes.command_holds(p, "CoarseGrainedExecutorBackend")]
         return {
             executor.pid: [
@@ -78,23 +76,6 @@ class SparkCluster:
     def kill_worker(self, executor: int) -> None:
         """SIGKILL to the worker of an executor, which ends with it."""
         psutil.Process(executor).parent().kill()  # type: ignore[union-attr]
-
-    @contextlib.contextmanager
-    def suspended(self, executor: int) -> Iterator[list[int]]:
-        """SIGSTOP meanwhile to the worker of an executor, and to all that it has started. Yields the ports they use."""
-        worker = psutil.Process(executor).parent()
-        assert worker is not None
-        found = [worker, *worker.children(recursive=True)]
-        self._suspended = frozenset(found)
-        try:
-            for process in found:
-                process.suspend()
-            yield sorted({each.laddr.port for process in found for each in process.net_connections("tcp")})
-        finally:
-            for process in found:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.resume()
-            self._suspended = frozenset()
 
     def add_worker(self) -> None:
         """Start one more worker."""

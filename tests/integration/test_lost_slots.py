@@ -1,4 +1,4 @@
-"""On a Spark cluster that loses executors or machines, their partitions move, and the others are not disturbed."""
+"""On a Spark cluster that loses executors, the lost one's partitions move, and the others are not disturbed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.disk import CannotRun
-from tests.chaos.packets import lost
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
@@ -26,15 +24,6 @@ MOVED_WITHIN = 15.0  # seconds
 MARGIN = 75  # records of each partition, about one second of the load
 
 pytestmark = pytest.mark.slow
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The slices' partitions, and who has claimed and copied them so far."""
-
-    slices: tuple[frozenset[int], ...]
-    claims: dict[int, list[str]]
-    copiers: dict[int, list[str]]
 
 
 @dataclass(frozen=True)
@@ -70,14 +59,10 @@ class Running:
                     found[int(number)].append(copier)
         return found
 
-    def seen(self) -> Seen:
-        """What there is now."""
-        return Seen(self.slices(), self.claims(), self.copiers())
-
-    def assert_undisturbed(self, before: Seen, index: int) -> None:
-        """Check that the partitions of this slice still have the copiers that they had."""
-        now, numbers = self.copiers(), before.slices[index]
-        assert {number: now[number] for number in numbers} == {number: before.copiers[number] for number in numbers}
+    def assert_undisturbed(self, numbers: frozenset[int], before: dict[int, list[str]]) -> None:
+        """Check that these partitions still have the copiers that they had."""
+        now = self.copiers()
+        assert {number: now[number] for number in numbers} == {number: before[number] for number in numbers}
 
     def await_copied(self, what: str) -> float:
         """Wait until each partition has records that came after this call; returns the seconds."""
@@ -126,53 +111,34 @@ def test_what_is_lost_moves_and_interrupts_no_other_task(pair: Pair, tmp_path: P
         a_worker_is_lost(run)  # and no slot is free, until there is another worker
         run.cluster.add_worker()
         run.service.wait_for("an executor that is free", lambda: len(run.cluster.executors()) == 3)
-        a_machine_vanishes(run)
+        an_executor_is_lost(run)
 
 
 def an_executor_is_lost(run: Running) -> None:
-    before = run.seen()
+    """Another task begins, with the same partitions."""
+    slices, claims, copiers = run.slices(), run.claims(), run.copiers()
     run.cluster.kill(run.busy())
-    assert_moved(run, before, "after an executor was lost")
+    assert run.await_copied("after an executor was lost") < MOVED_WITHIN
+    run.service.wait_for("another task has its slice", lambda: run.claims() != claims and run.has_spread())
+    (lost,) = [index for index, each in run.claims().items() if each != claims[index]]
+    assert run.slices() == slices
+    run.assert_undisturbed(slices[1 - lost], copiers)
 
 
 def a_worker_is_lost(run: Running) -> None:
     """The other task copies everything, until a slot is free again."""
-    before = run.seen()
+    slices, claims, copiers = run.slices(), run.claims(), run.copiers()
     run.cluster.kill_worker(run.busy())
     assert run.await_copied("after a worker was lost") < MOVED_WITHIN
-    (index,) = [index for index, each in enumerate(run.slices()) if not each]
-    assert len(run.slices()) == 2 and run.claims() == before.claims, "no other task has begun"
-    run.assert_undisturbed(before, 1 - index)
+    (lost,) = [index for index, each in enumerate(run.slices()) if not each]
+    assert len(run.slices()) == 2 and run.claims() == claims, "no other task has begun"
+    run.assert_undisturbed(slices[1 - lost], copiers)
 
     run.cluster.add_worker()
     run.service.wait_for("its partitions back", run.has_spread)
     assert run.await_copied("after a worker was added") < MOVED_WITHIN
-    assert run.slices() == before.slices
-    claims = {number: len(each) + (number == index) for number, each in before.claims.items()}
-    assert {number: len(each) for number, each in run.claims().items()} == claims
-    run.assert_undisturbed(before, 1 - index)
-
-
-def a_machine_vanishes(run: Running) -> None:
-    before, executor = run.seen(), run.busy()
-    with vanished(run, executor):
-        assert_moved(run, before, "after a machine had vanished")
-    run.service.wait_for("the old executor has ended", lambda: executor not in run.cluster.executors())
-
-
-@contextmanager
-def vanished(run: Running, executor: int) -> Iterator[None]:
-    """Meanwhile the machine does nothing, closes no connection and, where packets can be dropped, gets none."""
-    with run.cluster.suspended(executor) as ports, ExitStack() as network:
-        with suppress(CannotRun):
-            network.enter_context(lost(ports))
-        yield
-
-
-def assert_moved(run: Running, before: Seen, when: str) -> None:
-    """Another task begins, with the same partitions."""
-    assert run.await_copied(when) < MOVED_WITHIN
-    run.service.wait_for("another task has its slice", lambda: run.claims() != before.claims and run.has_spread())
-    (index,) = [index for index, each in run.claims().items() if each != before.claims[index]]
-    assert run.slices() == before.slices
-    run.assert_undisturbed(before, 1 - index)
+    assert run.slices() == slices
+    assert {index: len(each) for index, each in run.claims().items()} == {
+        index: len(each) + (index == lost) for index, each in claims.items()
+    }
+    run.assert_undisturbed(slices[1 - lost], copiers)
