@@ -28,7 +28,7 @@ KAFKA_VERSION = "4.2.0"
 BROKER = "kafka_2.13"
 MIRROR_MAKER = "connect-mirror"
 TOOLS = "kafka-tools"  # such as the console consumer; they run on the broker's class path
-TIER = "kafka-storage-test"  # a folder that takes the place of tiered storage
+TIER = "kafka-storage-test"  # a remote store for tiered storage that is only a folder
 
 _CLASSIFIERS = {TIER: ("kafka-storage", "test")}  # artifact and classifier, where an artifact's name has both
 _ALONE = {TOOLS, TIER}  # fetched without what they need

@@ -1,4 +1,4 @@
-"""Looks for records in a remote partition: whether read_committed consumers see any, and how many are where."""
+"""Looks for records in a remote partition: whether read_committed consumers see any, and how many are in a range."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-REST = 9.0  # seconds without a look after each second of a look: there is one for a tenth of the time at most
+REST = 9.0  # seconds without a look after each second of a look: all looks together take a tenth of the time at most
 
 
 class LookBudget:
