@@ -9,9 +9,9 @@ from mirror.batches.records import Content, decode, encode
 from mirror.control.newest_plan import newest_plan
 from mirror.errors import MirrorError
 from mirror.kafka import provenance
+from mirror.records.consumed import Record
 from mirror.settings import Flow
 
-Record = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None if it can't be read whole
 _NAME = provenance.NAME.encode()
 
 

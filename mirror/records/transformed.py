@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from mirror.batches.records import Content, Header, decode, encode
 from mirror.errors import NotComparable, TransformFailed
+from mirror.records.consumed import Record as Encoded
 from mirror.transform import Record, Transform, load
-
-Encoded = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None if it can't be read whole
 
 _FAILED = object()
 
