@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from mirror.batches.records import Content, decode, encode
@@ -24,7 +24,7 @@ class Shared:
     target_id: str
     unmarked: frozenset[str] = frozenset()  # remote topics that may have copies without the header
 
-    def own(self, cluster: str, topic: str, partition: int, records: Iterable[Record]) -> Iterator[Record]:
+    def own(self, cluster: str, topic: str, partition: int, records: Iterable[Record]) -> Generator[Record, None, None]:
         """Of the records of one partition, those that the flow copies, or has copied; without mirror's header.
 
         `cluster` is its alias. Raises Malformed.
