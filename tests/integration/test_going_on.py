@@ -126,6 +126,7 @@ def a_strangers_commit_replaces_one_of_unknown_outcome(flow: Flow, topic: str) -
     flow.failpoints.arm("RAISE", "after-commit")
     flow.produce(topic, 30)
     worker = flow.failpoints.wait("before-recovery")
+    assert flow.failpoints.wait("after-commit") == worker
     assert len(flow.values(topic)) > len(range(100)) * 2 // 3, "it took effect"
     topics.commit(flow.pair.target, flow.pair.group, flow.pair.remote(topic), {0: 3})
     os.kill(worker, signal.SIGCONT)
