@@ -26,7 +26,7 @@ class LastEntry(NamedTuple):
 class LastEntries:
     """Reads the offset map for the copiers of one task, once for all of them: it may have millions of entries.
 
-    Between two readings it has no client. Any thread may ask.
+    Between two readings it has no consumer. Any thread may ask.
     """
 
     def __init__(self) -> None:
