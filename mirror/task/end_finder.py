@@ -7,7 +7,7 @@ from contextlib import closing
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.errors import NotComparable, PartitionError
+from mirror.errors import MirrorError, PartitionError
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.renewed import close_apart
 from mirror.model import MapEnd, Partition, Position, Topic
@@ -43,7 +43,7 @@ class EndFinder:
         """The position, not before the newest one that is known. `end` is the end of the remote partition.
 
         The partition's last owner was fenced, and no transaction that was open then is open any more. Raises
-        ClusterAway, PartitionError, or MirrorError if records can't be read.
+        ClusterAway or PartitionError.
         """
         last = self._last_entry()
         if known is not None and known.topic_id != self._topic.topic_id:
@@ -81,7 +81,9 @@ class EndFinder:
         try:
             with closing(source), closing(target):
                 found = match(begun, source, target, timestamps=not self._flow.accept_log_append_time)
-        except NotComparable as error:
+        except PartitionError:  # a transform that can't be used: nothing of the topic can be copied
+            raise
+        except MirrorError as error:  # it may pass, but else a person has to be able to decide otherwise
             return Undecided(str(error))
         return _foreign(found) if isinstance(found, Differs) else found
 

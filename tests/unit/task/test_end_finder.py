@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.batches.records import Content, encode
-from mirror.errors import PartitionError, PositionUnstable
+from mirror.errors import MirrorError, PartitionError, PositionUnstable, TransformUnusable
 from mirror.kafka.provenance import NAME
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.records.consumed import Record
@@ -298,6 +298,23 @@ def test_a_source_that_gives_no_offsets_is_asked_again(monkeypatch: pytest.Monke
 def test_what_an_open_transaction_may_hide_is_waited_for() -> None:
     with pytest.raises(PositionUnstable):
         find(made(fails=PositionUnstable("held")), KNOWN)
+
+
+def test_records_that_can_t_be_read_leave_the_choice_to_people() -> None:
+    """Else the partition would only be retried, and nobody could decide otherwise."""
+
+    def unreadable(_: World, __: object, alias: str, *___: object) -> Iterable[Record]:
+        raise MirrorError(f"t-0 on {alias} can't be read: damaged")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(World, "consumed", unreadable)
+        found = find(made(), KNOWN)
+    assert found == Undecided("t-0 on backup can't be read: damaged")
+
+
+def test_a_transform_that_can_t_be_used_stops_the_partition() -> None:
+    with pytest.raises(TransformUnusable):
+        find(made(flow=flow(transform="no_such_module.f")), KNOWN)
 
 
 def test_a_long_comparison_shows_that_it_goes_on() -> None:
