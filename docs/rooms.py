@@ -24,6 +24,7 @@ COLUMNS = {
     "config": 2.0,
     "wire": 1.0,
     "batches": 0.0,
+    "records": 1.5,
     "source": 2.5,
     "target": 3.5,
 }

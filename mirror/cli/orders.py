@@ -57,7 +57,7 @@ def pause(**options: Any) -> None:
     is_flag=True,
     help="Continue after records that block partitions now: lost on the source, or refused by the target.",
 )
-@click.option("--continue", "go_on", is_flag=True, help="Continue at the newest position that is known.")
+@click.option("--continue", "go_on", is_flag=True, help="Continue after what was copied.")
 @click.option(
     "--from-start", is_flag=True, help="Copy everything that the source has again; records that were copied stay."
 )

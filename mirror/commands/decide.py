@@ -6,9 +6,9 @@ A decision is no order: partitions that somebody has paused stay paused.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka.admin import OffsetSpec
 
@@ -16,7 +16,7 @@ from mirror.commands.obeyed import Obeyed
 from mirror.commands.pause import check_scope
 from mirror.commands.status import ReportedFlow, ReportedPartition, ask_status
 from mirror.control.control_topics import ControlWriter, StatusReader
-from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Choice, Decision
+from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, UNFINDABLE, Choice, Decision
 from mirror.control.orders import Scope
 from mirror.control.partition_state import State
 from mirror.control.reports import Report
@@ -29,7 +29,7 @@ from mirror.text import listed
 
 EFFECTS: dict[Choice, str] = {
     "skip": "continues after what can't be copied",
-    "continue": "continues at the newest position that is known",
+    "continue": "continues after what was copied",
     "start": "is copied again from the source's first record",
     "at": "continues at offset",
 }
@@ -40,10 +40,12 @@ class DecisionOutcome(Obeyed):
     """What was decided."""
 
     decided: tuple[str, ...]  # a line for each partition that was decided about
+    unable: Mapping[Partition, str] = field(default_factory=dict)  # why the decision can't be followed, of some waiting
 
     def as_dict(self) -> dict[str, object]:
         """The outcome as it is printed with --json."""
-        return self.printed(decided=list(self.decided))
+        unable = {str(partition): reason for partition, reason in self.unable.items()}
+        return self.printed(decided=list(self.decided), unable=unable)
 
     def __str__(self) -> str:
         if not self.decided:
@@ -51,8 +53,10 @@ class DecisionOutcome(Obeyed):
         lines = [f"{self.flow}: {line}" for line in self.decided]
         if self.waiting and not self.served:
             lines.append(f"{self.flow}: no task has reported: the decision is followed when a service runs")
-        elif self.waiting:
-            some = listed([str(each) for each in self.waiting], 5, ", ")
+        lines += [f"{self.flow}: {each} stays blocked: {reason}" for each, reason in self.unable.items()]
+        late = [str(each) for each in self.waiting if each not in self.unable]
+        if late and self.served:
+            some = listed(late, 5, ", ")
             lines.append(f"{self.flow}: not obeyed in time ({some}): they will when they can, see mirror status")
         return "\n".join(lines)
 
@@ -77,10 +81,11 @@ def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float
         ControlWriter(flow).decide(decisions)
         paused = {Partition(p.topic, p.partition) for p in undecided if p.state == State.PAUSED.value}
         left = {decision.partition: decision for decision in decisions if decision.partition not in paused}
-        _await(status, found, left, timeout)
+        unable = _await(status, found, left, timeout)
     decided = tuple(line(p, choice, offset) for p in undecided)
     served = found.state == "running"
-    return DecisionOutcome(flow=flow.name, scope=scope, decided=decided, waiting=tuple(sorted(left)), served=served)
+    waits = tuple(sorted({*left, *unable}))
+    return DecisionOutcome(flow=flow.name, scope=scope, decided=decided, waiting=waits, served=served, unable=unable)
 
 
 def waiting(partitions: Sequence[ReportedPartition], scope: Scope, choice: Choice) -> list[ReportedPartition]:
@@ -106,14 +111,31 @@ def obeys(report: Report, decision: Decision, service_id: str) -> bool:
     return observed_state(report, 0.0, service_id) != UNASSIGNED and report.incident != decision.incident and not tries
 
 
-def _await(status: StatusReader, found: ReportedFlow, left: dict[Partition, Decision], timeout: float) -> None:
-    """Remove from `left` what the tasks obey, until nothing is left or the time is over. A flow has to run for that."""
-    deadline = time.monotonic() + timeout
+def is_unable(report: Report, decision: Decision) -> bool:
+    """True if the task says that it can't follow this decision, and another one is needed. Pure."""
+    blocked = report.state == State.BLOCKED.value and report.incident == decision.incident
+    return blocked and decision.choice == "continue" and UNFINDABLE in report.reason
+
+
+def _await(
+    status: StatusReader, found: ReportedFlow, left: dict[Partition, Decision], timeout: float
+) -> dict[Partition, str]:
+    """Remove from `left` what the tasks obey, until nothing is left or the time is over. A flow has to run for that.
+
+    Also what they can't obey is removed, and returned with the reasons.
+    """
+    deadline, unable = time.monotonic() + timeout, dict[Partition, str]()
     while found.state == "running" and left and time.monotonic() < deadline:
         for report in status.poll(0.2):
             decision = left.get(report.partition)
-            if decision is not None and obeys(report, decision, found.flow_leader):
+            if decision is None:
+                continue
+            if obeys(report, decision, found.flow_leader):
                 del left[report.partition]
+            elif is_unable(report, decision):
+                del left[report.partition]
+                unable[report.partition] = report.reason
+    return unable
 
 
 def _check_offset(flow: Flow, partitions: Sequence[Partition], offset: int) -> None:

@@ -19,6 +19,8 @@ LOST_KINDS = ("deleted", "truncated", "recreated", "corrupt", "refused")
 # Reasons to distrust a position: `mirror resume` with --continue, --from-start or --at decides.
 POSITION_KINDS = ("remote_topic", "position_missing", "position_foreign", "position_back", "unknown_records")
 
+UNFINDABLE = "--continue can't find where the copy in"
+
 Choice = Literal["skip", "continue", "start", "at"]
 
 
@@ -133,6 +135,17 @@ def explain(incident: Incident, found: Position | None, topic: Topic, group: str
         at = found.offset if found else -1
         return f"the position in group {group} went back from {incident.offset} to {at}; {choices}"
     return f"{topic.remote} has records, but group {group} has no position: they may be copied twice; {choices}"
+
+
+def unfindable(explained: str, newest: Position | None, topic: Topic, why: str) -> str:
+    """Say, for people, that `continue` was chosen, but it can't be told where the copy ends. `explained` by `explain`.
+
+    `newest` is the newest position that is known.
+    """
+    happened = explained.partition("; ")[0]
+    known = "" if newest is None else f"; the newest position that is known is {newest.offset}"
+    choices = "decide with mirror resume --at or --from-start"
+    return f"{happened}; {UNFINDABLE} {topic.remote} ends: {why}{known}; {choices}"
 
 
 def is_accepted(incident: Incident, flow: Flow) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from mirror.control.control_topics import READ_TIMEOUT, end_of
 from mirror.errors import ClusterAway, Malformed
@@ -49,29 +49,32 @@ class OffsetMapReader(Generic[E]):
         self._known = KnownIds()
         self._reached = 0
         self._strange = 0  # records that could not be decoded
-        self._consumer = internal_consumer(flow.target, flow.group)
+        self._consumer: Consumer | None = None
 
     def close(self) -> None:
-        """Leave the topic."""
-        self._consumer.close()
+        """Leave the topic. A later reading enters it again, and goes on where this one has ended."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
-    def read(self, wanted: Iterable[Partition] | None = None) -> None:
+    def read(self, wanted: Iterable[Partition] | None = None, progressed: Callable[[], None] = lambda: None) -> None:
         """Read everything up to the topic's current end, and keep the entries of these source partitions, or of all.
 
-        Raises ClusterAway.
+        `progressed` is called again and again meanwhile. Raises ClusterAway.
         """
         topic_id = self._admin.ids_now([self._topic])[0].get(self._topic)
         recreated = topic_id is not None and self._known.is_another(self._topic, topic_id)
         if self._wants_more(wanted) or recreated:
             self.maps, self._reached = {}, 0
-        end = end_of(self._consumer, self._topic, self._flow.target.alias)
+        consumer = self._consumer = self._consumer or internal_consumer(self._flow.target, self._flow.group)
+        end = end_of(consumer, self._topic, self._flow.target.alias)
         if self._reached >= end:
             return
-        self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
+        consumer.assign([TopicPartition(self._topic, 0, self._reached)])
         try:
-            self._take_all(end)
+            self._take_all(consumer, end, progressed)
         finally:
-            self._consumer.unassign()
+            consumer.unassign()
         if self._strange:
             where = {"flow": self._flow.name, "topic": self._topic, "records": self._strange}
             log.warning("records of the offset map that can't be decoded are ignored", extra=where)
@@ -83,10 +86,10 @@ class OffsetMapReader(Generic[E]):
         self._wanted = None if wanted is None or before is None else before | set(wanted)
         return self._wanted != before
 
-    def _take_all(self, end: int) -> None:
+    def _take_all(self, consumer: Consumer, end: int, progressed: Callable[[], None]) -> None:
         deadline = time.monotonic() + READ_TIMEOUT
         while self._reached < end:
-            for message in self._consumer.consume(1_000, 0.1):
+            for message in consumer.consume(1_000, 0.1):
                 error = message.error()
                 if error is None:
                     self._reached = int(message.offset() or 0) + 1
@@ -96,6 +99,7 @@ class OffsetMapReader(Generic[E]):
                 else:
                     continue
                 deadline = time.monotonic() + READ_TIMEOUT
+            progressed()
             if time.monotonic() > deadline:
                 raise ClusterAway(self._flow.target.alias, f"{self._topic} can't be read to its end: no answer in time")
 

@@ -45,6 +45,17 @@ class Marks:
     position: Position
 
 
+def is_mapped(flow: Flow, partition: Partition, topic: Topic) -> bool:
+    """True if what is copied of a partition gets entries of the offset map.
+
+    A topic whose id is not known yet has none: nobody could tell which topic they belong to. Canaries have none either.
+    Nobody asks for their offsets, and the cleaner could never delete their entries, because their compacted topic
+    always begins at the same offset.
+    """
+    has_ids = bool(topic.topic_id and topic.remote_id)
+    return flow.exactly_once and has_ids and partition.topic != flow.canary_topic
+
+
 class SessionMarks:
     """What a partition's session has written beside its records. It is discarded together with the session."""
 
@@ -53,13 +64,8 @@ class SessionMarks:
         self._copied = Copied(*partition, topic.topic_id, topic.remote_id)
         self._shared = flow.active_active
         self._syncs = SyncChooser(flow.offset_lag_max)
-        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Canaries have
-        # none either. Nobody asks for their offsets, and the cleaner could never delete their entries, because their
-        # compacted topic always begins at the same offset.
-        is_canary = partition.topic == flow.canary_topic
-        is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
         every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
-        self._map = EntryChooser(every) if is_mapped else None
+        self._map = EntryChooser(every) if is_mapped(flow, partition, topic) else None
         self._place: int | None = None  # the downstream offset after the last transaction's records, if it is known
         self._tail: OffsetSync | None = None
 

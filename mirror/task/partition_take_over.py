@@ -17,6 +17,7 @@ from mirror.control.decisions import (
     explain,
     is_accepted,
     remote_topic,
+    unfindable,
 )
 from mirror.errors import DecisionNeeded, PartitionError
 from mirror.kafka.transactional_ids import transactional_id
@@ -24,7 +25,10 @@ from mirror.model import Position
 from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.record_transactions import TargetProducer, TransactionSession
 from mirror.target.remote_records import with_records
+from mirror.target.session_marks import is_mapped
 from mirror.target.transactional_producer import TransactionalProducer
+from mirror.task.copied_end import Undecided
+from mirror.task.end_finder import EndFinder
 from mirror.task.known_positions import UPGRADED
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.task_services import TaskServices
@@ -74,7 +78,7 @@ class TakeOver:
         facts.session = session
         incident = doubt(found, facts.known.newest, self._topic, self._has_records)
         if incident is not None:
-            found = self._follow_decision(incident, found, session)
+            found = self._follow_decision(incident, found, session, least)
         if found is None:  # the partition was never copied
             facts.known.nothing_committed()
             # Without transactions, commit the position before any record: a crash must not leave records without one.
@@ -103,15 +107,22 @@ class TakeOver:
             return False
         return self._services.positions.end(*here) > 0 and here in with_records(self._services.flow, [here])
 
-    def _follow_decision(self, incident: Incident, found: Position | None, session: TransactionSession) -> Position:
-        """Commit the position that a person or a policy has chosen. Raises DecisionNeeded if neither has."""
-        facts, topic = self._facts, self._topic
+    def _follow_decision(
+        self, incident: Incident, found: Position | None, session: TransactionSession, end: int
+    ) -> Position:
+        """Commit the position that a person or a policy has chosen. Raises DecisionNeeded if neither has.
+
+        `end` is the remote partition's, once the last owner was fenced.
+        """
+        facts, topic, newest = self._facts, self._topic, self._facts.known.newest
         choice = decided(incident, self._services.plan.decision(facts.partition))
         if choice is None and is_accepted(incident, self._services.flow):
             choice = "continue"
+        elif choice == "continue":
+            newest = self._copied_end(incident, found, end)
         if choice is None:
             self._need_decision(incident, found)
-        at = chosen(choice, self._chosen_offset(choice), found, facts.known.newest, topic)
+        at = chosen(choice, self._chosen_offset(choice), found, newest, topic)
         at = at or facts.known.next(facts.known.start.offset)
         what = explain(incident, found, topic, self._services.flow.group)
         facts.log_skip("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
@@ -120,6 +131,21 @@ class TakeOver:
             facts.counters.lost["remote_topic"] += 1
         if session.suspect:  # the producer has ended a transaction, so a delayed EndTxn could end its next one
             raise PartitionError("a connection to the target was lost after the position was decided")
+        return at
+
+    def _copied_end(self, incident: Incident, found: Position | None, end: int) -> Position | None:
+        """The position after what was copied, as the target shows it. Raises DecisionNeeded if it can't be found.
+
+        It is the newest one that is known if nothing can be found: what was copied to a deleted topic can't come twice,
+        and without transactions some of it may in any case. Nor are canaries compared.
+        """
+        facts, topic, flow = self._facts, self._topic, self._services.flow
+        newest = facts.known.newest
+        if incident.kind == "remote_topic" or not is_mapped(flow, facts.partition, topic):
+            return newest
+        at = EndFinder(self._services, facts.partition, topic, facts.step_lock.progressed).find(newest, end)
+        if isinstance(at, Undecided):
+            self._need_decision(incident, found, at.reason)
         return at
 
     def _chosen_offset(self, choice: Choice) -> int:
@@ -134,7 +160,11 @@ class TakeOver:
             raise PartitionError("the source gives no offsets of the partition")
         return first
 
-    def _need_decision(self, incident: Incident, found: Position | None) -> NoReturn:
-        self._facts.incident = incident
-        self._facts.known.not_believed()
-        raise DecisionNeeded(explain(incident, found, self._topic, self._services.flow.group))
+    def _need_decision(self, incident: Incident, found: Position | None, why: str = "") -> NoReturn:
+        """Raise DecisionNeeded. `why` says why the one that was made can't be followed."""
+        facts, topic = self._facts, self._topic
+        facts.incident = incident
+        explained = explain(incident, found, topic, self._services.flow.group)
+        said = unfindable(explained, facts.known.newest, topic, why) if why else explained
+        facts.known.not_believed()
+        raise DecisionNeeded(said)

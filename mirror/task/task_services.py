@@ -12,6 +12,7 @@ from mirror.settings import Flow
 from mirror.source.fetch_moves import Seek
 from mirror.target.position_reader import PositionReader
 from mirror.task.followed_plan import PlanView
+from mirror.task.last_entries import LastEntries
 from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.queues import Steppable
@@ -47,6 +48,7 @@ class TaskServices:
     clock: Clock
     limits: RateLimits
     looks: LookBudget = field(default_factory=LookBudget)
+    last_entries: LastEntries = field(default_factory=LastEntries)
     topic: str | None = None  # of the copiers that have these services; None: these are the whole task's
 
     @property

@@ -138,7 +138,7 @@ def _all_reported(arena: Arena, recorder: Recorder) -> bool:
 
 @row("25 the positions vanish, or somebody else commits others", everywhere=False)
 def positions(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    """Somebody decides that copying goes on at the newest position that is known: nothing comes twice."""
+    """Somebody decides that copying goes on after what was copied: nothing comes twice."""
     pair = arena.pair
     with recorder.watch.in_doubt():
         if rng.random() < 0.5:

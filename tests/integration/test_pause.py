@@ -160,7 +160,7 @@ def test_a_decision_lifts_no_pause(pair: Pair, tmp_path: Path) -> None:
 
         service.wait_for("decided", decided)
         (line,) = said["decided"]
-        assert line.startswith(f"{blocked}-0 stays paused; once it is resumed, it continues at"), line
+        assert line.startswith(f"{blocked}-0 stays paused; once it is resumed, it continues after"), line
         assert (said["waiting"], said["served"]) == ([], True)
         view = answer("status", "-c", service.file)["flows"][0]
         assert {p["topic"]: p["state"] for p in view["partitions"]} == {blocked: "paused", held: "paused"}

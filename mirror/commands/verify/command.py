@@ -17,12 +17,12 @@ from mirror.commands.verify.keeping import keep
 from mirror.commands.verify.partition_comparison import ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges, Side, select
 from mirror.commands.verify.record_reader import obstacle
-from mirror.commands.verify.shared_topics import shared_of
 from mirror.commands.verify.spark_jobs import SparkJobs
 from mirror.commands.verify.verify import verify
 from mirror.control.verification import Verification
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
+from mirror.records.shared_topics import shared_of
 from mirror.service_settings import Settings
 from mirror.settings import Flow
 from mirror.spark import shipping

@@ -11,26 +11,23 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer
 
-from mirror.batches.records import Content, encode
 from mirror.commands.verify.record_reader import OldFormat, RecordReader, Removed
-from mirror.commands.verify.shared_topics import Record, Shared
-from mirror.commands.verify.transformed import transformed
 from mirror.errors import MirrorError, WireError
-from mirror.kafka.client_errors import is_away
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.credentials import properties_of
+from mirror.model import Partition
+from mirror.records.consumed import Record, consumed, removed
+from mirror.records.shared_topics import Shared
+from mirror.records.transformed import transformed
 from mirror.settings import Cluster
-from mirror.text import duration
 
-TIMEOUT = 30.0  # seconds for an answer of a cluster
-FETCH = 5_000  # records taken at once
 DIGEST = 16  # bytes; the chance that two of a billion different records have the same one is 1 in 10**20
 BOUNDARY = b"\x00\x40"  # a digest below it ends a chunk: one record in 1,024 does
 
@@ -38,9 +35,6 @@ _TIMESTAMP = struct.Struct(">Q")
 _64_BITS = 2**64 - 1
 
 Properties = tuple[tuple[str, str], ...]
-# Called as a plain function: for `message.headers()` CPython does not check whether an error was set beside the result.
-# Such a result has a hole, and using it would crash the process.
-_headers = partial(Message.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +177,8 @@ def _whole(alias: str, properties: Properties, stable: bool, stretch: Stretch, s
 
     Records of the old formats are read through librdkafka: they have no headers that it could cut.
     """
-    reader, where = _reader(properties, stable), _where(stretch)
+    reader = _reader(properties, stable)
+    where = f"{stretch.topic}-{stretch.partition} on {stretch.cluster}"
     position = stretch.start
     while position < stop:
         try:
@@ -193,7 +188,7 @@ def _whole(alias: str, properties: Properties, stable: bool, stretch: Stretch, s
             old = replace(stretch, start=found.first)
             position = found.last + 1
         except Removed as error:
-            raise _removed(where) from error
+            raise removed(where) from error
         except WireError as error:
             raise MirrorError(f"{where} can't be read: {error}") from error
         yield from _through_librdkafka(alias, properties, stable, old, min(position, stop))
@@ -208,62 +203,8 @@ def _reader(properties: Properties, stable: bool) -> RecordReader:
 def _through_librdkafka(
     alias: str, properties: Properties, stable: bool, stretch: Stretch, stop: int
 ) -> Iterator[Record]:
-    """Read with librdkafka: header names are cut, and records with one that is not UTF-8 have no content."""
-    for message in _messages(_consumer(alias, properties, stable), stretch, stop):
-        yield message.offset(), message.timestamp()[1], _content(message)
-
-
-def _content(message: Message) -> bytes | None:
-    try:
-        key, value, headers = message.key(), message.value(), _headers(message)
-    except (SystemError, UnicodeDecodeError):
-        return None
-    return encode(Content(key, value, [(name.encode(), each) for name, each in headers or ()]))
-
-
-def _where(stretch: Stretch) -> str:
-    return f"{stretch.topic}-{stretch.partition} on {stretch.cluster}"
-
-
-def _removed(where: str) -> MirrorError:
-    return MirrorError(f"{where}: records were removed meanwhile, by retention or a person: try again")
-
-
-def _messages(consumer: Consumer, stretch: Stretch, stop: int) -> Iterator[Message]:
-    if stretch.start >= stop:
-        return
-    where = _where(stretch)
-    # Before the assignment, since a consumer that does not know the leaders looks for them only half a second later.
-    _metadata(consumer, stretch.topic, where)
-    consumer.assign([TopicPartition(stretch.topic, stretch.partition, stretch.start)])
-    try:
-        while (first := consumer.poll(TIMEOUT)) is not None:
-            # A time-out of 0, since `consume` would wait until it has as many records as it was asked for.
-            for message in (first, *consumer.consume(FETCH, 0)):
-                error = message.error()
-                if error is not None:
-                    _raise_if_fatal(error, where)
-                if message.offset() >= stop:
-                    return
-                if error is None:
-                    yield message
-    finally:
-        consumer.unassign()
-    raise MirrorError(f"{where} can't be read up to offset {stop}: no answer within {duration(TIMEOUT)}")
-
-
-def _metadata(consumer: Consumer, topic: str, where: str) -> None:
-    try:
-        consumer.list_topics(topic, TIMEOUT)
-    except KafkaException as error:
-        raise MirrorError(f"{where} can't be read: {error.args[0].str()}") from error
-
-
-def _raise_if_fatal(error: KafkaError, where: str) -> None:
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise _removed(where)
-    if error.code() != KafkaError._PARTITION_EOF and not is_away(error):
-        raise MirrorError(f"{where} can't be read: {error.str()}")
+    where = Partition(stretch.topic, stretch.partition)
+    return consumed(_consumer(alias, properties, stable), alias, where, stretch.start, stop)
 
 
 @cache

@@ -9,10 +9,10 @@ import pytest
 
 from mirror.commands.adopt.command import adopt
 from mirror.commands.hand_back.command import hand_back
-from mirror.commands.verify import shared_topics
-from mirror.commands.verify.shared_topics import Shared, shared_of
 from mirror.control.plan import Plan
 from mirror.errors import ConfigError, MirrorError
+from mirror.records import shared_topics
+from mirror.records.shared_topics import Shared, shared_of
 from tests.unit.test_naming import flow
 
 MARKED = flow(active_active=True, replication_policy="identity")

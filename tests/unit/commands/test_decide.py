@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mirror.commands.decide import DecisionOutcome, line, obeys, waiting
+from mirror.commands.decide import DecisionOutcome, is_unable, line, obeys, waiting
 from mirror.commands.status import ReportedPartition
-from mirror.control.decisions import Choice, Decision, Incident
+from mirror.control.decisions import UNFINDABLE, Choice, Decision, Incident
 from mirror.control.orders import Scope
 from mirror.model import Partition
 from tests.unit.control.test_reports import report
@@ -70,3 +70,24 @@ def test_when_a_task_obeys() -> None:
     assert obeys(running, decision, "us") and not obeys(running, decision, "them")
     assert not obeys(replace(running, state="released"), decision, "us")
     assert not obeys(replace(running, state="retrying"), decision, "us"), "it may still come to wait for the decision"
+
+
+def test_a_task_may_say_that_it_can_t_follow_a_decision() -> None:
+    decision = Decision(Partition("t", 0), GONE, "continue")
+    here = replace(report(7), state="blocked", incident=GONE, reason=f"it is gone; {UNFINDABLE} a.t ends: why")
+    assert is_unable(here, decision)
+    assert not is_unable(replace(here, reason="it is gone; decide"), decision), "it has not tried yet"
+    assert not is_unable(here, replace(decision, choice="at")) and not is_unable(replace(here, incident=LOST), decision)
+    said = DecisionOutcome(
+        flow="a->b",
+        scope=Scope("t"),
+        decided=("t-0 continues", "t-1 continues"),
+        waiting=(Partition("t", 0), Partition("t", 1)),
+        served=True,
+        unable={Partition("t", 0): "it can't be told"},
+    )
+    assert said.failed and str(said).splitlines()[2:] == [
+        "a->b: t-0 stays blocked: it can't be told",
+        "a->b: not obeyed in time (t-1): they will when they can, see mirror status",
+    ]
+    assert said.as_dict()["unable"] == {"t-0": "it can't be told"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from mirror.batches.records import Content, Header, decode, encode
 from mirror.errors import NotComparable, TransformFailed
+from mirror.records.consumed import Record as Encoded
 from mirror.transform import Record, Transform, load
-
-Encoded = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None if it can't be read whole
 
 _FAILED = object()
 
 
-def transformed(path: str, topic: str, partition: int, records: Iterable[Encoded]) -> Iterator[Encoded]:
+def transformed(path: str, topic: str, partition: int, records: Iterable[Encoded]) -> Generator[Encoded, None, None]:
     """What the transform makes of these records, without those that it drops.
 
     A record for which it fails has no content, and so equals no other: mirror does not copy it either. Raises

@@ -8,8 +8,8 @@ import pytest
 
 from mirror.batches.records import Content, encode
 from mirror.commands.verify.digests import Digester, Stretch
-from mirror.commands.verify.transformed import transformed
 from mirror.errors import MirrorError, TransformUnusable
+from mirror.records.transformed import transformed
 from mirror.settings import Cluster
 
 SHOP = "tests.transforms.shop_transforms"

@@ -14,9 +14,10 @@ from mirror.batches.records import Content, encode
 from mirror.commands.verify.digests import Digester, Stretch
 from mirror.commands.verify.partition_comparison import ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges, Side
-from mirror.commands.verify.shared_topics import Record, Shared
 from mirror.commands.verify.verify import InProcess, verify
 from mirror.kafka.provenance import NAME, ProvenanceFilter
+from mirror.records.consumed import Record
+from mirror.records.shared_topics import Shared
 
 HERE = ("orders", 3)
 TO_B, TO_A = Shared("a", "id-a", "id-b"), Shared("b", "id-b", "id-a")

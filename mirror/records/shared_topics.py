@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from mirror.batches.records import Content, decode, encode
 from mirror.control.newest_plan import newest_plan
 from mirror.errors import MirrorError
 from mirror.kafka import provenance
+from mirror.records.consumed import Record
 from mirror.settings import Flow
 
-Record = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None if it can't be read whole
 _NAME = provenance.NAME.encode()
 
 
@@ -24,7 +24,7 @@ class Shared:
     target_id: str
     unmarked: frozenset[str] = frozenset()  # remote topics that may have copies without the header
 
-    def own(self, cluster: str, topic: str, partition: int, records: Iterable[Record]) -> Iterator[Record]:
+    def own(self, cluster: str, topic: str, partition: int, records: Iterable[Record]) -> Generator[Record, None, None]:
         """Of the records of one partition, those that the flow copies, or has copied; without mirror's header.
 
         `cluster` is its alias. Raises Malformed.
