@@ -165,7 +165,7 @@ def assert_comes_back(run: Running, before: Seen, executor: int) -> None:
     def has_come_back() -> bool:
         return run.claims() != before.claims and run.has_spread() and run.slices() == before.slices
 
-    run.service.wait_for("another task has its slice", has_come_back)
+    run.service.wait_for("another task has its slice", has_come_back, 2 * PATIENCE)  # an executor starts
     run.service.wait_for("the old executor has ended", lambda: executor not in run.cluster.executors())
     run.await_copied("by the new task, too")
     (index,) = [index for index, each in run.claims().items() if each != before.claims[index]]

@@ -87,7 +87,11 @@ class Story:
 def copies(service: Service) -> None:
     """Wait until it has taken over and copies, and says that it is ready."""
     service.wait_for("its other page", lambda: len(service.find("mirror starts")) > len(service.find(BEGINS)))
-    service.wait_for("records copied", lambda: service.metric("mirror_source_records_total") > 100)
+
+    def has_copied() -> bool:
+        return service.metric("mirror_source_records_total") > 100
+
+    service.wait_for("records copied", has_copied, 2 * PATIENCE)  # Spark starts
     service.wait_for("ready", lambda: service.get("/readyz") == (200, "ok\n"))
     assert service.metric("mirror_flow_leader") == 1
     assert len(service.find(TAKES_OVER)) == 1
@@ -113,11 +117,17 @@ def ends_since_another_leads(service: Service) -> None:
     assert not service.find(GOODBYE), "another service leads"
 
 
+def a_standby_ends(service: Service) -> None:
+    """Stop it in order, whether it hears a leader or not."""
+    assert service.terminate() == 0, service.tail()
+    assert not service.find(GOODBYE), "a standby has nothing to finish"
+
+
 def the_first_leader(story: Story) -> tuple[Service, Service]:
-    """Nothing has ever run, so it leads after a while, and who comes later waits, however the configuration changes."""
+    """Nothing has ever run, so it leads after a while. Who comes later waits, however the configuration changes."""
     leader = story.start()
     leader.wait_for_event("standby waits", flow=story.pair.flow, reason="no service has given a sign of life yet")
-    standby = story.start(PATIENT, source=story.network.to_source)
+    standby = story.start(PATIENT, target=story.network.to_target)
     copies(leader)
     waits(standby)
 
@@ -131,7 +141,7 @@ def the_first_leader(story: Story) -> tuple[Service, Service]:
 
 
 def the_leader_is_stopped(story: Story, leader: Service, standby: Service) -> None:
-    """The standby has too much patience to take over after silence: it can only be the goodbye."""
+    """The standby is too patient to take over because of silence: it can only be the goodbye."""
     assert leader.terminate() == 0, leader.tail()
     assert leader.find(GOODBYE), leader.tail()
     copies(standby)
@@ -139,13 +149,25 @@ def the_leader_is_stopped(story: Story, leader: Service, standby: Service) -> No
     story.assert_leaders(2)
 
 
-def the_leader_loses_the_source(story: Story, leader: Service) -> tuple[Service, Service]:
+def the_leader_loses_the_target(story: Story) -> Service:
+    """The standby hears nothing, although the target answers it. Returns it; the leader ends within a minute."""
+    standby = story.start(source=story.network.to_source)
+    waits(standby)
+    story.network.to_target.loses_packets = True
+    copies(standby)
+    story.network.to_target.heal()
+    story.assert_leaders(3)
+    return standby
+
+
+def the_leader_loses_the_source(story: Story, leader: Service, before: Service) -> tuple[Service, Service]:
     """It can copy nothing. Standbys that have lost a cluster, too, do not know that, and do not take over.
 
-    Returns the service that has taken over, and another one that stands by.
+    The leader `before` it ends meanwhile, and may give signs of life until then. Returns the service that has taken
+    over, and another one that stands by.
     """
     network = story.network
-    no_source = story.start(source=network.to_source, target=network.to_target)
+    no_source = story.start(source=network.to_source)
     no_target = story.start(target=network.others_target)
     standby = story.start()
     for each in (no_source, no_target, standby):
@@ -154,36 +176,27 @@ def the_leader_loses_the_source(story: Story, leader: Service) -> tuple[Service,
     for each in (no_source, no_target):
         hears_nothing(each)
     copies(standby)
-    ends_since_another_leads(leader)
+    for each in (before, leader):
+        ends_since_another_leads(each)
     for each in (no_source, no_target):
         assert not each.find(TAKES_OVER) and each.get("/readyz")[0] == 503
-    assert no_target.terminate() == 0, no_target.tail()
-    assert not no_target.find(GOODBYE), "a standby has nothing to finish"
+    a_standby_ends(no_target)
     network.to_source.heal()
     waits(no_source)
-    story.assert_leaders(3)
+    story.assert_leaders(4)
     return standby, no_source
 
 
-def the_leader_is_suspended(story: Story, leader: Service, standby: Service) -> Service:
-    """Its tasks run on: the service is what has to live. Returns the service that is started in its place."""
+def the_leader_is_suspended(story: Story, leader: Service, standby: Service) -> None:
+    """Its tasks run on: the service is what has to live. It ends, and is started again."""
     os.kill(leader.pid, signal.SIGSTOP)
     copies(standby)
     os.kill(leader.pid, signal.SIGCONT)
     ends_since_another_leads(leader)
     again = story.start()
     waits(again)
-    story.assert_leaders(4)
-    return again
-
-
-def the_leader_loses_the_target(story: Story, leader: Service, standby: Service) -> None:
-    """The standby hears nothing, although the target answers it."""
-    story.network.to_target.loses_packets = True
-    copies(standby)
-    story.network.to_target.heal()
-    ends_since_another_leads(leader)
     story.assert_leaders(5)
+    a_standby_ends(again)
 
 
 def test_a_standby_takes_over_and_no_two_take_turns(data_path: str, tmp_path: Path) -> None:
@@ -195,9 +208,9 @@ def test_a_standby_takes_over_and_no_two_take_turns(data_path: str, tmp_path: Pa
 
         first, second = the_first_leader(story)
         the_leader_is_stopped(story, first, second)
-        third, fourth = the_leader_loses_the_source(story, second)
-        fifth = the_leader_is_suspended(story, third, fourth)
-        the_leader_loses_the_target(story, fourth, fifth)
+        third = the_leader_loses_the_target(story)
+        fourth, fifth = the_leader_loses_the_source(story, third, second)
+        the_leader_is_suspended(story, fourth, fifth)
 
         load.stop()
         pair.await_same(topic)
