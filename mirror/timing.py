@@ -35,6 +35,8 @@ SOURCE_PATIENCE = 15.0
 # Seconds without a sign of life after which a standby takes over. Taking over from a living flow leader stops the
 # copying for the time of a start. So it is at least as long as a flow leader may be silent after an outage of the
 # source: the look that has begun before the end of the outage fails late, the next one has to come
-# (service/cluster_watch.py), a sign may be lost, and the one after it may be read late.
+# (service/cluster_watch.py), a sign may be lost, and the one after it may be read late. By the next look there is a
+# connection again: one that lost packets without a word is replaced after as long as one look may take, because TCP
+# would repeat them only after about as long as the outage has lasted.
 TAKE_OVER_LEAST = 20.0
 TAKE_OVER_AFTER = 30.0  # unless --standby-after says otherwise

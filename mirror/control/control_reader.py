@@ -16,7 +16,7 @@ from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope, replayed
 from mirror.control.plan import Plan, WrongPlan, unreadable
-from mirror.control.signs import SIGN_KEY, Sign
+from mirror.control.signs import GOODBYE_KEY, SIGN_KEY, Signs
 from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.errors import ClusterAway
 from mirror.kafka.clients import internal_consumer
@@ -72,9 +72,7 @@ class ControlReader:
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
         self.decisions: Mapping[Partition, Decision] = {}  # replaced as a whole by every change
         self.verified: Verification | None = None  # the last comparison of the whole flow
-        self.sign: Sign | None = None  # the last one that was read
-        self.signs = 0  # how many were read
-        self.first_sign: bytes | None = None  # the first one that was read since the user of the reader has set None
+        self.signs = Signs()
         self.recreations = 0  # how often the topic was found to have another id
         self._since_recreation: SinceRecreation | None = None
         self._flow = flow
@@ -228,12 +226,11 @@ class ControlReader:
             self.intent = value
         elif value is None:
             return False
-        elif key == SIGN_KEY:
-            self.signs += 1  # also if it can't be decoded: a newer mirror lives, too
-            self.first_sign = value if self.first_sign is None else self.first_sign
-            self.sign = Sign.decode(value)
+        elif key in (SIGN_KEY, GOODBYE_KEY):
+            self.signs.read(key, value)
             return False
         elif key == PLAN_KEY:
+            self.signs.overtake()
             self._newest_plans.append(value)
             self._end_recreation()
         elif key.startswith(DECISION_KEY.encode()):

@@ -273,15 +273,24 @@ def target_producer(cluster: Cluster, config: Properties, logger: Any) -> Produc
     raise ClusterAway(cluster.alias, reason)
 
 
-def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.Logger | None = None) -> AdminClient:
+def admin(
+    cluster: Cluster,
+    on_error: OnError | None = None,
+    features: logging.Logger | None = None,
+    patience: float | None = None,
+) -> AdminClient:
     """An admin client. librdkafka builds it from a producer, which must not be transactional.
 
-    The logger `features` gets the lines about what each broker supports: librdkafka only logs that.
+    The logger `features` gets the lines about what each broker supports: librdkafka only logs that. A connection that
+    gives no answer for `patience` seconds is replaced, whatever the user's properties say. By default librdkafka keeps
+    it for a minute, however soon the request is given up.
     """
     config = {key: value for key, value in _base(cluster).items() if key not in PRODUCER_ONLY}
     # Otherwise librdkafka connects thousands of times a second to a broker that is down while a request waits for it:
     # each failure makes it ask for a connection again, which resets the back-off (librdkafka 2.16).
     config["enable.sparse.connections"] = False
+    if patience is not None:
+        config |= dict.fromkeys(("socket.timeout.ms", "socket.connection.setup.timeout.ms"), round(1_000 * patience))
     if on_error:
         config["error_cb"] = on_error
     if features:

@@ -73,7 +73,8 @@ class ClusterWatch(threading.Thread):
     def _client(self) -> AdminClient | None:
         """A new client; None if there is no token for its login, or a certificate in a file can't be used."""
         try:
-            return clients.admin(self._cluster, self._on_error)
+            # If packets get lost, only a new connection shows in time that they arrive again: see mirror/timing.py.
+            return clients.admin(self._cluster, self._on_error, patience=2 * TIMEOUT)
         except (ClusterAway, KafkaException) as error:
             reason = str(error) if isinstance(error, ClusterAway) else error.args[0].str()
         self.status.reason, self.status.reachable = reason, False

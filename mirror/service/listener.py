@@ -78,7 +78,7 @@ class Listener(threading.Thread):
         self._status = status
         self._source = source
         self._after = after
-        self._silence = 0.0  # seconds without a sign of life at the last reading
+        self._lacking = after  # seconds of silence that were still lacking at the last reading
         self._heard: Hashable = None
         self._claims: queue.SimpleQueue[tuple[bytes, Future[Claimed]]] = queue.SimpleQueue()
         self._finished = threading.Event()
@@ -91,13 +91,13 @@ class Listener(threading.Thread):
 
     @property
     def is_over(self) -> bool:
-        """True once the flow has had no living service for `after` seconds."""
-        return self._silence >= self._after
+        """True once the flow has had no living service for `after` seconds, or for TOGETHER after a goodbye."""
+        return self._lacking <= 0
 
     @property
     def is_nearly_over(self) -> bool:
         """True if the service that led another flow, which is over, may have led this one, too."""
-        return self._silence >= self._after - TOGETHER
+        return self._lacking <= TOGETHER
 
     def run(self) -> None:
         """Listen again and again; a defect must not end that for good. Claims are answered between two readings."""
@@ -115,7 +115,9 @@ class Listener(threading.Thread):
         began, self._heard = time.monotonic(), None
         self._try(self._hear)
         self._tell()
-        self._silence = self._vigil.note(self._heard, began, time.monotonic())
+        has_left = self._heard is not None and self._reader.signs.has_left
+        wait = TOGETHER if has_left else self._after
+        self._lacking = wait - self._vigil.note(self._heard, began, time.monotonic())
 
     def finish(self) -> None:
         """Listen no more, and say in the status that the flow starts. It does not wait for a reading under way."""
@@ -141,12 +143,13 @@ class Listener(threading.Thread):
         """
         if not self.is_nearly_over:
             return Claimed.LOST  # heard since it was asked for
-        self._reader.first_sign = None
+        self._reader.signs.first = None
         self._try(lambda: self._give_and_read(sign))
-        self._silence = self._vigil.note(None, 0.0, 0.0)  # whatever comes of it
-        if self._reader.first_sign is None:
+        self._lacking = self._after - self._vigil.note(None, 0.0, 0.0)  # whatever comes of it
+        first = self._reader.signs.first
+        if first is None:
             return Claimed.UNKNOWN
-        return Claimed.WON if self._reader.first_sign == sign else Claimed.LOST
+        return Claimed.WON if first == sign else Claimed.LOST
 
     def _give_and_read(self, sign: bytes) -> None:
         """Write a sign and wait until it, or an earlier one, is read. Raises MirrorError, KafkaException.
@@ -159,7 +162,7 @@ class Listener(threading.Thread):
                 raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {refused.str()}")
         ControlWriter(self._flow).write({SIGN_KEY: sign})
         deadline = time.monotonic() + READ_TIMEOUT
-        while self._reader.first_sign is None:
+        while self._reader.signs.first is None:
             if time.monotonic() > deadline:
                 raise ClusterAway(self._flow.target.alias, f"{self._flow.control_topic} lacks a record just written")
             self._listen()
@@ -189,13 +192,15 @@ class Listener(threading.Thread):
         if refusal is not None:
             raise KafkaException(refusal)
         self._reader.read_to_end()  # a plan that only another version of mirror understands counts as not heard
-        plan = self._reader.plan
-        return self._reader.signs, plan and (plan.service_id, plan.generation)
+        plan, signs = self._reader.plan, self._reader.signs
+        return signs.count, signs.has_left, plan and (plan.service_id, plan.generation)
 
     def _tell(self) -> None:
-        sign = self._reader.sign
-        last_sign = f"the last sign of life is from {sign.host}" if sign else "no service has given a sign of life yet"
-        said = f"not known whether a service leads it: {self.deaf}" if self.deaf else last_sign
+        sign, said = self._reader.signs.last, "no service has given a sign of life yet"
+        if sign is not None:
+            gone = f"the service on {sign.host} has said goodbye"
+            said = gone if self._reader.signs.has_left else f"the last sign of life is from {sign.host}"
+        said = f"not known whether a service leads it: {self.deaf}" if self.deaf else said
         with self._telling:
             if not self._finished.is_set():
                 self._status.stand_by(said)

@@ -51,6 +51,7 @@ class Service:
         self._service_id = service_id
         self._stopping = stopping
         self._together = together
+        self._is_told = False  # SIGTERM or SIGINT ends the service, and no failure
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
         common = settings.log.level, len(flows), self._service_id, self._spark, self._stopping
@@ -60,7 +61,7 @@ class Service:
         self._front = Front(settings, statuses, read, self._live, self._ready)
         seen = self._front.clusters
         self._signs = [
-            LifeSigns(flow, self._service_id, partial(_lives, runner), seen[flow.source.alias], self._stopping)
+            LifeSigns(flow, service_id, partial(_lives, runner), seen[flow.source.alias], self._stopping, self._leaves)
             for flow, runner in zip(flows, self._runners, strict=True)
         ]
 
@@ -135,6 +136,7 @@ class Service:
 
     def _stop(self) -> None:
         log.info("stopping")
+        self._is_told = self._stopping.is_set()
         self._stopping.set()
         deadline = time.monotonic() + self._settings.drain_timeout
         for runner in self._runners:
@@ -152,7 +154,19 @@ class Service:
             finish_by = max(deadline, time.monotonic() + FINISH_TIMEOUT)
             for runner in self._runners:
                 runner.finished.wait(max(0.0, finish_by - time.monotonic()))
+            for signs in self._signs:
+                signs.join(max(0.0, finish_by - time.monotonic()))
         log.info("stopped", extra={"drained": str(drained).lower()})
+
+    def _leaves(self) -> bool:
+        """Wait until all flows have finished. True if a standby is to take over at once: say goodbye.
+
+        Only a service that was a standby says so: another one leads again as soon as it is started again, and would
+        meet the standby. After a failure nobody is in a hurry: what has failed here may fail there, too.
+        """
+        for runner in self._runners:
+            runner.finished.wait()
+        return self._together and self._is_told and not any(runner.failure for runner in self._runners)
 
     def _live(self) -> list[str]:
         # A flow that has ended does not count: another service leads it, and the other flows must run on.

@@ -53,6 +53,18 @@ CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+# A machine that vanishes closes no connection, and only sends no heartbeats any more. Seconds between two heartbeats of
+# an executor, and without one until Spark gives it up, so that its partitions move. See decision 0009.
+HEARTBEAT, VANISHED_AFTER = 1, 7
+HEARTBEATS: Mapping[str, str] = {
+    "spark.executor.heartbeatInterval": f"{HEARTBEAT}s",
+    "spark.network.timeoutInterval": f"{HEARTBEAT}s",  # between two looks of Spark at the heartbeats
+    "spark.storage.blockManagerHeartbeatTimeoutMs": f"{VANISHED_AFTER}s",
+    # An executor ends after so many without an answer; its tasks copy until then. Ten minutes, as with Spark's values.
+    "spark.executor.heartbeat.maxFailures": str(600 // HEARTBEAT),
+}
+NETWORK_TIMEOUT = "spark.network.timeout"  # counts for the heartbeats where nothing else is said
+
 FIXED: Mapping[str, str] = {
     "spark.speculation": "false",  # a second copy of a slice's task would only fence the first one
     # Spark logs a slow event at INFO with all of a job's settings, and hides no value.
@@ -86,6 +98,8 @@ def driver_conf(
     }
     if security.is_local(url):
         own["spark.local.dir"] = str(directory)
+    elif given.keys().isdisjoint({*HEARTBEATS, NETWORK_TIMEOUT}):  # Spark checks that they fit each other
+        own |= HEARTBEATS
     hidden = security.redaction(given, settings.references)
     return {**own, **security.protection(url, given), **given, **hidden, **FIXED, MASTER: url}
 

@@ -97,7 +97,8 @@ def network(arena: Arena, rng: random.Random, _: Recorder) -> None:
 @row("7 the network: packets are lost", everywhere=False)
 def packets(arena: Arena, rng: random.Random, _: Recorder) -> None:
     proxy = rng.choice((arena.source_proxy, arena.target_proxy))
-    with lost(proxy.bootstrap, rng.uniform(0.02, 0.2)):
+    ports = [int(address.rpartition(":")[2]) for address in proxy.bootstrap.split(",")]
+    with lost(ports, rng.uniform(0.02, 0.2)):
         time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
 
 

@@ -119,6 +119,7 @@ class Asked:
     def __init__(self) -> None:
         self.by_us = False  # the client is not librdkafka, which says its name (KIP-511)
         self.is_lost = False  # the next answer does not come
+        self.is_dead = False  # nothing comes any more, on either way
         self._keys: dict[bytes, int] = {}
 
     def note(self, frame: bytes) -> None:
@@ -134,14 +135,20 @@ class Asked:
 
 
 def listen_for_proxy(cluster: LocalCluster) -> dict[int, int]:
-    """Give each broker, which is not started yet, a listener for the proxy; returns these ports by the proxy's port."""
+    """Give each broker, which is not started yet, a listener for the proxy; returns these ports by the proxy's port.
+
+    A cluster may have several proxies.
+    """
     ports = {}
     for broker in cluster.brokers:
         port, inner = free_port(), free_port()
         properties: Any = broker.properties
-        properties["listeners"] += f",PROXIED://127.0.0.1:{inner}"
-        properties["advertised.listeners"] += f",PROXIED://127.0.0.1:{port}"
-        properties["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT"
+        before = properties["listeners"].count("PROXIED")
+        name = f"PROXIED{before or ''}"
+        protocols = properties.get("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT")
+        properties["listeners"] += f",{name}://127.0.0.1:{inner}"
+        properties["advertised.listeners"] += f",{name}://127.0.0.1:{port}"
+        properties["listener.security.protocol.map"] = f"{protocols},{name}:PLAINTEXT"
         properties["inter.broker.listener.name"] = "PLAINTEXT"
         ports[port] = inner
     return ports
@@ -198,6 +205,9 @@ class Proxy(Forwarder):
         self.swallow_requests = False
         self.swallow_answers = False
         self.cut = False  # connections are closed and refused
+        # Nothing passes, and nobody is told. Connections that are used meanwhile stay dead: TCP would repeat what was
+        # lost, but only after about as long as that has lasted.
+        self.loses_packets = False
         self.held: HeldBack | None = None
         self.lose_answer_to = ""  # a topic: the answer to the next Produce to it, and its connection, are lost
         # Gets a request's API key and the answer to it, if the client is not librdkafka. Returns what is sent in place
@@ -217,7 +227,7 @@ class Proxy(Forwarder):
         """Let everything pass."""
         torn = self.swallow_requests or self.swallow_answers  # parts of messages may be missing
         self.delay = 0.0
-        self.swallow_requests = self.swallow_answers = self.cut = False
+        self.swallow_requests = self.swallow_answers = self.cut = self.loses_packets = False
         if torn:
             self.disconnect()
 
@@ -264,6 +274,8 @@ class Proxy(Forwarder):
         while True:
             (size,) = struct.unpack(">i", await client.readexactly(4))
             frame = await client.readexactly(size)
+            if self._is_dead(asked):
+                continue
             asked.note(frame)
             if self.delay:
                 await asyncio.sleep(self.delay)
@@ -285,6 +297,10 @@ class Proxy(Forwarder):
             if not self.swallow_requests:
                 broker_out.write(struct.pack(">i", size) + frame)
                 await broker_out.drain()
+
+    def _is_dead(self, asked: Asked) -> bool:
+        asked.is_dead |= self.loses_packets
+        return asked.is_dead
 
     @staticmethod
     def _is_next_transaction(held: HeldBack, request: TxnRequest) -> bool:
@@ -308,6 +324,8 @@ class Proxy(Forwarder):
                 answer = await broker.readexactly(*struct.unpack(">i", size))
                 if asked.is_lost:
                     break
+                if self._is_dead(asked):
+                    continue
                 if self.delay:
                     await asyncio.sleep(self.delay)
                 if self.swallow_answers:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ class SparkCluster:
         self._directory = directory
         self._workers = workers
         self._mark = uuid.uuid4().hex
+        self._suspended: frozenset[psutil.Process] = frozenset()
         self._log = directory / "spark.log"
         self._secret = {"spark.authenticate.secret": f"secret-{uuid.uuid4().hex}"}
         self._properties = directory / "spark.properties"
@@ -47,8 +49,8 @@ class SparkCluster:
         return {"master": self.url, "conf": conf}
 
     def executors(self) -> dict[int, list[int]]:
-        """The Python workers of each executor, both by process id."""
-        found = processes.marked(self._mark)
+        """The Python workers of each executor that is not suspended, both by process id."""
+        found = set(processes.marked(self._mark)) - self._suspended
         executors = [p for p in found if processes.command_holds(p, "CoarseGrainedExecutorBackend")]
         return {
             executor.pid: [
@@ -73,15 +75,23 @@ class SparkCluster:
         """SIGKILL to one executor. Its worker starts another one."""
         psutil.Process(pid).kill()
 
-    def kill_worker(self, executor: int) -> None:
-        """SIGKILL to the worker of an executor, which ends with it."""
-        psutil.Process(executor).parent().kill()  # type: ignore[union-attr]
-
-    def add_worker(self) -> None:
-        """Start one more worker."""
-        self._start_worker(self._workers)
-        self._workers += 1
-        self._await("Registering worker", self._workers)
+    @contextlib.contextmanager
+    def suspended(self, executor: int) -> Iterator[list[int]]:
+        """SIGSTOP meanwhile to the worker of an executor, and to all that it has started. Yields the ports they use."""
+        worker = psutil.Process(executor).parent()
+        assert worker is not None
+        try:
+            while more := {worker, *worker.children(recursive=True)} - self._suspended:  # it may start some meanwhile
+                for process in more:
+                    process.suspend()
+                self._suspended |= more
+            found = self._suspended
+            yield sorted({each.laddr.port for process in found for each in process.net_connections("tcp")})
+        finally:
+            for process in self._suspended:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.resume()
+            self._suspended = frozenset()
 
     def __enter__(self) -> SparkCluster:
         self._properties.touch(0o600)

@@ -1,6 +1,8 @@
-"""Two services in two zones: one leads, the other one stands by, and takes over when the first one is gone.
+"""Several services of one flow: one leads, the others stand by, and one of them takes over when the leader is gone.
 
-The far zone reaches both clusters through proxies, so that its network alone can be cut, on either side.
+One story with as few services as it needs, so that a busy machine can tell it, too. No step depends on which service is
+faster: while a leader starts, whoever stands by has more patience than the test (PATIENT). Services reach a cluster
+directly, or through a proxy, so that one service's network alone can be cut, on either side.
 """
 
 from __future__ import annotations
@@ -10,15 +12,15 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from mirror.demo.brokers import LocalCluster
+from mirror.demo.brokers import LocalCluster, start_together
 from tests.checker.history import Record
 from tests.harness import oracle
 from tests.harness.installed import Program
@@ -30,62 +32,66 @@ from tests.harness.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-ALIAS = "zones"
 IMPATIENT = Program((sys.executable, "-m", "tests.harness.impatient"), os.environ)
-WAIT = ("--standby", "--standby-after", "10")
+AFTER = 10  # seconds
+PATIENT = 10_000  # seconds, longer than any test: only a goodbye makes such a standby take over
 TAKES_OVER = "no living service, the standby takes over"
 BEGINS = "standby begins to wait"
+GOODBYE = "service has said goodbye, a standby takes over soon"
 
 
-class Zones:
-    """Two clusters that the near zone reaches directly, and the far zone through proxies."""
+class Network:
+    """Two clusters, and ways to each of them that can be cut apart from each other."""
 
-    def __init__(self, directory: Path, data_path: str) -> None:
-        self.clusters = [LocalCluster(name, directory) for name in ("source", "target")]
-        self.to_source, self.to_target = self.proxies = [Proxy(cluster) for cluster in self.clusters]
-        source, target = (cluster.bootstrap for cluster in self.clusters)
-        self.pair = Pair(source, target, ALIAS, f"{ALIAS}-").by(data_path)
-        self._far = Pair(self.to_source.bootstrap, self.to_target.bootstrap, ALIAS, f"{ALIAS}-").by(data_path)
-        self._directory = directory
+    def __init__(self, directory: Path) -> None:
+        self.source, self.target = self.clusters = [LocalCluster(name, directory) for name in ("source", "target")]
+        self.to_source, self.to_target, self.others_target = Proxy(self.source), Proxy(self.target), Proxy(self.target)
 
-    def near(self) -> Service:
-        """A service in the near zone, not started yet."""
-        return self._service(self.pair)
+    @contextmanager
+    def running(self) -> Iterator[Network]:
+        """Run the brokers and the proxies."""
+        with ExitStack() as stack:
+            for cluster in self.clusters:
+                stack.callback(cluster.stop)
+            start_together(*self.clusters)
+            for proxy in (self.to_source, self.to_target, self.others_target):
+                stack.enter_context(proxy)
+            yield self
 
-    def far(self) -> Service:
-        """A service in the far zone, not started yet."""
-        return self._service(self._far)
 
-    def _service(self, pair: Pair) -> Service:
-        return Service(pair.settings(), self._directory, arguments=WAIT, program=IMPATIENT)
+@dataclass(frozen=True)
+class Story:
+    """The services of one flow."""
 
-    def signs(self) -> int:
-        """How many signs of life there have been so far."""
-        return sum(record.key == b"alive" for record in self._control_records())
+    network: Network
+    pair: Pair
+    directory: Path
+    stack: ExitStack
 
-    def have_heard(self, signs: int) -> bool:
-        """True once there have been so many signs of life."""
-        return self.signs() >= signs
+    def start(self, after: int = AFTER, source: Proxy | None = None, target: Proxy | None = None) -> Service:
+        """Start a service. It reaches a cluster directly, or through a proxy."""
+        ways = {name: way.bootstrap for name, way in (("source", source), ("target", target)) if way is not None}
+        arguments = ("--standby", "--standby-after", str(after))
+        settings = replace(self.pair, **ways).settings()
+        return self.stack.enter_context(Service(settings, self.directory, arguments=arguments, program=IMPATIENT))
 
-    def leaders(self) -> list[str]:
-        """Who published a plan, in this order, each service once."""
-        plans = [json.loads(r.value) for r in self._control_records() if r.key == b"plan" and r.value]
-        return list(dict.fromkeys(plan["leader"] for plan in plans))
+    def assert_leaders(self, count: int) -> None:
+        """Check that no more services have led than had to."""
+        plans = [json.loads(each.value) for each in self._control_records() if each.key == b"plan" and each.value]
+        assert len({plan["leader"] for plan in plans}) == count, "they took turns"
 
     def _control_records(self) -> Sequence[Record]:
         return oracle.read(self.pair.target, f"mirror-control.{self.pair.alias}.internal")[0]
 
 
-def cut(proxy: Proxy) -> None:
-    """Cut the far zone's way to a cluster."""
-    proxy.cut = True
-    proxy.disconnect()
-
-
 def copies(service: Service) -> None:
     """Wait until it has taken over and copies, and says that it is ready."""
     service.wait_for("its other page", lambda: len(service.find("mirror starts")) > len(service.find(BEGINS)))
-    service.wait_for("records copied", lambda: service.metric("mirror_source_records_total") > 100)
+
+    def has_copied() -> bool:
+        return service.metric("mirror_source_records_total") > 100
+
+    service.wait_for("records copied", has_copied, 2 * PATIENCE)  # Spark starts
     service.wait_for("ready", lambda: service.get("/readyz") == (200, "ok\n"))
     assert service.metric("mirror_flow_leader") == 1
     assert len(service.find(TAKES_OVER)) == 1
@@ -100,78 +106,113 @@ def waits(service: Service) -> None:
     assert not service.find(TAKES_OVER)
 
 
-def test_the_standby_takes_over_and_no_two_take_turns(data_path: str, tmp_path: Path) -> None:
-    zones = Zones(tmp_path, data_path)
-    with ExitStack() as stack:
+def hears_nothing(service: Service) -> None:
+    """Wait until it says that it does not know whether a service lives."""
+    service.wait_for("it says that it hears nothing", lambda: service.get("/readyz")[0] == 503)
 
-        def started(service: Service) -> Service:
-            return stack.enter_context(service)
 
-        for cluster in zones.clusters:
-            stack.enter_context(cluster)
-        for proxy in zones.proxies:
-            stack.enter_context(proxy)
-        topic = zones.pair.topic("led", 2)
-        load = stack.enter_context(Load(zones.pair.source, {topic: 2}, rate=200))
+def ends_since_another_leads(service: Service) -> None:
+    """Wait for its end. An orchestrator starts it again."""
+    assert service.wait(PATIENCE) == 3, service.tail()
+    assert not service.find(GOODBYE), "another service leads"
 
-        # Nothing has ever run. Both begin to wait, and the one that hears the silence first leads.
-        near = started(zones.near())
-        near.wait_for_event("standby waits", flow=zones.pair.flow, reason="no service has given a sign of life yet")
-        far = started(zones.far())
-        copies(near)
-        waits(far)
 
-        # The standby's own network is cut, on either side, for longer than it waits: it does not know, and waits.
-        for proxy in zones.proxies:
-            cut(proxy)
-            far.wait_for("it says that it hears nothing", lambda: far.get("/readyz")[0] == 503)
-            near.wait_for("more signs than it waits for", partial(zones.have_heard, zones.signs() + 7))
-            proxy.heal()
-            waits(far)
-        assert len(zones.leaders()) == 1, "they took turns"
+def a_standby_ends(service: Service) -> None:
+    """Stop it in order, whether it hears a leader or not."""
+    assert service.terminate() == 0, service.tail()
+    assert not service.find(GOODBYE), "a standby has nothing to finish"
 
-        # The leader is killed, and started again at once. It hears nothing while the other one starts, and waits.
-        near.kill()
-        near = started(zones.near())
-        copies(far)
-        waits(near)
-        assert len(zones.leaders()) == 2, "they took turns"
 
-        # The leader loses the source, so it can copy nothing. It still reads on the target that another one leads.
-        cut(zones.to_source)
-        copies(near)
-        assert far.wait(PATIENCE) == 3, far.tail()  # and is started again, as an orchestrator does it
-        zones.to_source.heal()
-        far = started(zones.far())
-        waits(far)
-        assert len(zones.leaders()) == 3, "they took turns"
+def the_first_leader(story: Story) -> tuple[Service, Service]:
+    """Nothing has ever run, so it leads after a while. Who comes later waits, however the configuration changes."""
+    leader = story.start()
+    leader.wait_for_event("standby waits", flow=story.pair.flow, reason="no service has given a sign of life yet")
+    standby = story.start(PATIENT, target=story.network.to_target)
+    copies(leader)
+    waits(standby)
 
-        # The leader is suspended, and another service is started in its place at once.
-        suspended, near = near, zones.near()
-        os.kill(suspended.pid, signal.SIGSTOP)  # its tasks run on: the service is what has to live
-        started(near)
-        copies(far)
-        waits(near)
-        os.kill(suspended.pid, signal.SIGCONT)
-        assert suspended.wait(PATIENCE) == 3, suspended.tail()
-        assert len(zones.leaders()) == 4, "they took turns"
+    # What changes while it waits counts, also what a service that leads takes at its next start only.
+    settings = yaml.safe_load(standby.file.read_text())
+    standby.rewrite(yaml.safe_dump({**settings, "metrics": {"labels": "topic"}}))
+    standby.wait_for("it waits with that", lambda: len(standby.find(BEGINS)) == 2)
+    waits(standby)
+    story.assert_leaders(1)
+    return leader, standby
 
-        # What changes while it waits counts, also what a service that leads takes at its next start only.
-        near.file.write_text(yaml.safe_dump({**zones.pair.settings(), "metrics": {"labels": "topic"}}))
-        near.wait_for("it waits with that", lambda: len(near.find(BEGINS)) == 2)
-        waits(near)
 
-        # The leader loses the target: the standby hears nothing, although the target answers it.
-        cut(zones.to_target)
-        copies(near)
-        assert math.isnan(near.metric("mirror_source_records_total", partition=0)), "it leads with an old configuration"
-        zones.to_target.heal()
-        assert far.wait(PATIENCE) == 3, far.tail()
-        far = started(zones.far())
-        waits(far)
-        assert far.terminate() == 0, far.tail()  # a standby has nothing to finish
+def the_leader_is_stopped(story: Story, leader: Service, standby: Service) -> None:
+    """The standby is too patient to take over because of silence: it can only be the goodbye."""
+    assert leader.terminate() == 0, leader.tail()
+    assert leader.find(GOODBYE), leader.tail()
+    copies(standby)
+    assert math.isnan(standby.metric("mirror_source_records_total", partition=0)), "it leads with an old configuration"
+    story.assert_leaders(2)
+
+
+def the_leader_loses_the_target(story: Story) -> Service:
+    """The standby hears nothing, although the target answers it. Returns it; the leader ends within a minute."""
+    standby = story.start(source=story.network.to_source)
+    waits(standby)
+    story.network.to_target.loses_packets = True
+    copies(standby)
+    story.network.to_target.heal()
+    story.assert_leaders(3)
+    return standby
+
+
+def the_leader_loses_the_source(story: Story, leader: Service, before: Service) -> tuple[Service, Service]:
+    """It can copy nothing. Standbys that have lost a cluster, too, do not know that, and do not take over.
+
+    The leader `before` it ends meanwhile, and may give signs of life until then. Returns the service that has taken
+    over, and another one that stands by.
+    """
+    network = story.network
+    no_source = story.start(source=network.to_source)
+    no_target = story.start(target=network.others_target)
+    standby = story.start()
+    for each in (no_source, no_target, standby):
+        waits(each)
+    network.others_target.loses_packets = network.to_source.loses_packets = True
+    for each in (no_source, no_target):
+        hears_nothing(each)
+    copies(standby)
+    for each in (before, leader):
+        ends_since_another_leads(each)
+    for each in (no_source, no_target):
+        assert not each.find(TAKES_OVER) and each.get("/readyz")[0] == 503
+    a_standby_ends(no_target)
+    network.to_source.heal()
+    waits(no_source)
+    story.assert_leaders(4)
+    return standby, no_source
+
+
+def the_leader_is_suspended(story: Story, leader: Service, standby: Service) -> None:
+    """Its tasks run on: the service is what has to live. It ends, and is started again."""
+    os.kill(leader.pid, signal.SIGSTOP)
+    copies(standby)
+    os.kill(leader.pid, signal.SIGCONT)
+    ends_since_another_leads(leader)
+    again = story.start()
+    waits(again)
+    story.assert_leaders(5)
+    a_standby_ends(again)
+
+
+def test_a_standby_takes_over_and_no_two_take_turns(data_path: str, tmp_path: Path) -> None:
+    with Network(tmp_path).running() as network, ExitStack() as stack:
+        pair = Pair(network.source.bootstrap, network.target.bootstrap, "led", "led-").by(data_path)
+        topic = pair.topic("led", 2)
+        load = stack.enter_context(Load(pair.source, {topic: 2}, rate=200))
+        story = Story(network, pair, tmp_path, stack)
+
+        first, second = the_first_leader(story)
+        the_leader_is_stopped(story, first, second)
+        third = the_leader_loses_the_target(story)
+        fourth, fifth = the_leader_loses_the_source(story, third, second)
+        the_leader_is_suspended(story, fourth, fifth)
+
         load.stop()
-        zones.pair.await_same(topic)
-        assert near.terminate() == 0, near.tail()
-        zones.pair.assert_settled(topic)
-        assert len(zones.leaders()) == 5, "they took turns"
+        pair.await_same(topic)
+        assert fifth.terminate() == 0, fifth.tail()
+        pair.assert_settled(topic)

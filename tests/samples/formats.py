@@ -25,7 +25,7 @@ from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import Report
-from mirror.control.signs import SIGN_KEY, Sign
+from mirror.control.signs import GOODBYE_KEY, SIGN_KEY, Sign
 from mirror.control.statement import Statement
 from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.groups.checkpoints import Checkpoint
@@ -187,6 +187,11 @@ FORMATS: Mapping[str, Format] = {
     "decision": Format(_keyed, lambda record: Decision.decode(record["key"], record["value"]), values.DECISIONS),
     "sign": Format(
         lambda each: {"key": SIGN_KEY, "value": each.encode()},
+        lambda record: Sign.decode(record["value"]),
+        values.SIGNS,
+    ),
+    "goodbye": Format(
+        lambda each: {"key": GOODBYE_KEY, "value": each.encode()},
         lambda record: Sign.decode(record["value"]),
         values.SIGNS,
     ),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from mirror.service import cluster_watch
+from mirror.service.flow import CHECK_INTERVAL
 from mirror.service.listener import LISTEN_INTERVAL
+from mirror.service.shortage import VACANT_AFTER
+from mirror.spark.session import HEARTBEAT, VANISHED_AFTER
 from mirror.timing import (
     ALIVE,
     NO_SERVICE,
@@ -41,3 +44,13 @@ def test_a_standby_does_not_take_over_from_a_leader_whose_source_was_away_for_ev
 
 def test_a_source_that_is_silent_at_one_look_keeps_no_leader_from_giving_signs() -> None:
     assert SOURCE_PATIENCE >= cluster_watch.LOOK_INTERVAL + 2 * cluster_watch.TIMEOUT
+
+
+def test_the_partitions_of_a_vanished_machine_move_within_15_seconds() -> None:
+    """Spark looks at the heartbeats; the flow looks at Spark, and again when the slice is vacant. Then comes a plan."""
+    is_vacant = VANISHED_AFTER + HEARTBEAT + CHECK_INTERVAL + (VACANT_AFTER + CHECK_INTERVAL)
+    assert is_vacant + 3.0 <= 15.0, "the tasks have to read the plan and to take the partitions over"
+
+
+def test_an_executor_may_miss_several_heartbeats() -> None:
+    assert VANISHED_AFTER >= 5 * HEARTBEAT

@@ -18,7 +18,7 @@ from mirror.config.load import load
 from mirror.kafka import clients
 from mirror.kafka.overridden import overridden
 from mirror.kafka.throttling import Throttle
-from mirror.settings import Flow
+from mirror.settings import Cluster, Flow
 from tests.harness.configuration import one_flow
 
 
@@ -51,6 +51,17 @@ def test_a_consumer_does_not_storm_a_cluster_that_is_away(tmp_path: Path, kind: 
             stopping.set()
             poller.join()
     assert took > 0.9, "at most ten times a second"
+
+
+def test_an_admin_client_keeps_a_connection_no_longer_than_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka would keep one that is cut for a minute, and try to set one up for half a minute."""
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(clients, "AdminClient", lambda config, **_: made.update(config))
+    cluster = Cluster("primary", {"bootstrap.servers": "source:9092", "socket.timeout.ms": "90000"}, {}, {})
+    clients.admin(cluster)
+    assert made["socket.timeout.ms"] == "90000", "without patience the user's property holds"
+    clients.admin(cluster, patience=2.5)
+    assert made["socket.timeout.ms"] == made["socket.connection.setup.timeout.ms"] == 2_500
 
 
 @pytest.mark.parametrize("section", ["cluster", "consumer"])

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import pytest
 
-from mirror.control.signs import SIGN_KEY
+from mirror.control.control_topics import PLAN_KEY
+from mirror.control.signs import GOODBYE_KEY, SIGN_KEY, Sign
 from mirror.errors import ClusterAway
 from mirror.service import listener as module
 from mirror.service.listener import LISTEN_INTERVAL, TOGETHER, Claimed, Listener
 from mirror.settings import Flow
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.flow_status import FlowStatus
-from tests.unit.control.test_control_reader import Log, flow, topic  # noqa: F401  # fixtures
+from tests.unit.control.test_control_reader import PLAN, Log, flow, topic  # noqa: F401  # fixtures
 
 AFTER = 20.0
-US, THEM, LEADER = b'{"service_id": "us"}', b'{"service_id": "them"}', b'{"service_id": "dead"}'
+US, THEM, LEADER, ANOTHER = (Sign(service, "host").encode() for service in ("us", "them", "dead", "another"))
 
 
 class Admin:
@@ -40,12 +41,17 @@ class World:
     acknowledged: bool = True
     kept: bool = True  # what is written is read
 
-    def standby(self) -> Listener:
-        """One that has heard the leader, and nothing since, for longer than it waits."""
+    def beginner(self) -> Listener:
+        """One that has heard the leader."""
         source = ClusterStatus("primary")
         source.reachable = True
         made = Listener(self.flow, FlowStatus("primary", "backup", "us"), source, AFTER)
         made.read()
+        return made
+
+    def standby(self) -> Listener:
+        """One that has heard the leader, and nothing since, for longer than it waits."""
+        made = self.beginner()
         self.log.now += AFTER + LISTEN_INTERVAL
         made.read()
         return made
@@ -59,6 +65,9 @@ class World:
 
     def sign(self, sign: bytes) -> None:
         self.log.entries.append((SIGN_KEY, sign))
+
+    def goodbye(self, sign: bytes) -> None:
+        self.log.entries.append((GOODBYE_KEY, sign))
 
 
 @pytest.fixture
@@ -130,4 +139,85 @@ def test_flows_of_one_dead_service_are_claimed_together(world: World) -> None:
     world.log.now += AFTER - TOGETHER
     standby.read()
     assert standby.is_nearly_over and not standby.is_over
+    assert standby.claimed(US) is Claimed.WON
+
+
+def waits_short(world: World, standby: Listener) -> bool:
+    """True if the standby takes over soon, from what it has heard so far."""
+    standby.read()
+    world.log.now += TOGETHER
+    standby.read()
+    return standby.is_over
+
+
+def test_after_a_goodbye_the_flow_is_taken_over_soon(world: World) -> None:
+    standby = world.beginner()
+    world.goodbye(LEADER)
+    standby.read()
+    assert standby.is_nearly_over, "it is claimed with another flow of the same service"
+    assert not standby.is_over, "its goodbye to another flow may not be heard yet"
+    assert waits_short(world, standby)
+    assert standby.claimed(US) is Claimed.WON
+    standby.read()
+    assert not standby.is_nearly_over, "our sign has overtaken it"
+
+
+def test_a_standby_that_starts_after_the_goodbye_waits_short_as_well(world: World) -> None:
+    world.goodbye(LEADER)
+    assert waits_short(world, world.beginner())
+
+
+def test_of_two_standbys_that_claim_after_a_goodbye_exactly_one_wins(world: World) -> None:
+    ours, theirs = world.beginner(), world.beginner()
+    world.goodbye(LEADER)
+    assert waits_short(world, ours) and waits_short(world, theirs)
+    assert [theirs.claimed(THEM), ours.claimed(US)] == [Claimed.WON, Claimed.LOST]
+
+
+@pytest.mark.parametrize("sign", [LEADER, ANOTHER, b"of a later format"])
+def test_any_sign_overtakes_a_goodbye(world: World, sign: bytes) -> None:
+    standby = world.beginner()
+    world.goodbye(LEADER)
+    world.sign(sign)
+    assert not waits_short(world, standby) and not standby.is_nearly_over
+
+
+def test_a_plan_overtakes_a_goodbye(world: World) -> None:
+    standby = world.beginner()
+    world.goodbye(LEADER)
+    world.log.entries.append((PLAN_KEY, PLAN.encode()))
+    assert not waits_short(world, standby) and not standby.is_nearly_over
+
+
+def test_a_goodbye_of_one_service_says_nothing_of_another_one(world: World) -> None:
+    standby = world.beginner()
+    world.sign(ANOTHER)
+    world.goodbye(LEADER)
+    assert not waits_short(world, standby) and not standby.is_nearly_over
+
+
+@pytest.mark.parametrize("unreadable", [b"", b"of a later format"])
+def test_a_goodbye_that_nobody_can_read_is_none(world: World, unreadable: bytes) -> None:
+    standby = world.beginner()
+    world.goodbye(unreadable)
+    assert not waits_short(world, standby)
+
+
+def test_silence_after_a_goodbye_counts_only_while_the_standby_hears(world: World) -> None:
+    standby = world.beginner()
+    world.goodbye(LEADER)
+    standby.read()
+    standby._source.reachable = False
+    world.log.now += AFTER
+    standby.read()
+    assert not standby.is_nearly_over
+    standby._source.reachable = True
+    standby.read()
+    assert standby.is_nearly_over and not standby.is_over
+
+
+def test_a_goodbye_that_comes_late_loses_no_claim(world: World) -> None:
+    """A suspended leader may wake up, and be told to stop, in that moment."""
+    standby = world.standby()
+    world.before = lambda: world.goodbye(LEADER)
     assert standby.claimed(US) is Claimed.WON

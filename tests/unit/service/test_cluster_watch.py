@@ -1,7 +1,9 @@
-"""What the service knows of a cluster while its only broker starts."""
+"""What the service knows of a cluster while its only broker starts, and while packets to it get lost."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import struct
 import threading
 from collections.abc import Iterator
@@ -69,4 +71,52 @@ def test_a_cluster_without_brokers_ends_no_process(broker: StartingBroker, monke
     finally:
         stopping.set()
         watch.join(PATIENCE)
+    assert not watch.is_alive()
+
+
+class CutOffBroker(FakeBroker):
+    """While `is_cut` is set no packet passes. A connection that was used meanwhile is dead for good.
+
+    TCP would repeat what was lost, but only after about as long as the cut has lasted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_cut = False
+        self.refused = 0  # connections that were made in vain
+        self._connection = threading.local()  # each one has a thread of its own
+        self.answers = self._answer
+
+    def _answer(self, api: int, _: bytes) -> bytes:
+        self._connection.dead = self.is_cut or getattr(self._connection, "dead", False)
+        return b"" if self._connection.dead or api != METADATA else metadata("a", 1, {1: self.port})
+
+    def _serve(self, connection: socket.socket) -> None:
+        if not self.is_cut:
+            super()._serve(connection)
+            return
+        self.refused += 1
+        with contextlib.suppress(OSError), connection:
+            while connection.recv(2**16):
+                pass
+
+
+def test_a_cluster_is_seen_again_soon_after_packets_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a flow leader would give no signs of life for so long that a standby took over."""
+    monkeypatch.setattr(cluster_watch, "LOOK_INTERVAL", 0.05)
+    monkeypatch.setattr(cluster_watch, "TIMEOUT", 1.0)
+    stopping = threading.Event()
+    with CutOffBroker() as broker:
+        watch = ClusterWatch(Cluster("one", broker.properties | {"reconnect.backoff.max.ms": "100"}, {}, {}), stopping)
+        watch.start()
+        try:
+            until("an answer", lambda: watch.status.reachable)
+            broker.is_cut = True
+            until("no answer", lambda: watch.status.reachable is False)
+            until("the connection is given up, which librdkafka does after a minute", lambda: broker.refused, 20)
+            broker.is_cut = False
+            until("so is a new one in its set-up, which would take ten seconds", lambda: watch.status.reachable, 8)
+        finally:
+            stopping.set()
+            watch.join(PATIENCE)
     assert not watch.is_alive()

@@ -10,7 +10,7 @@ import pytest
 
 from mirror.service_settings import Spark
 from mirror.spark.security import AUTHENTICATE, BIND, ENCRYPT, REDACTION
-from mirror.spark.session import TASK_MAX_FAILURES, driver_conf, master, without_open_pages
+from mirror.spark.session import HEARTBEATS, NETWORK_TIMEOUT, TASK_MAX_FAILURES, driver_conf, master, without_open_pages
 
 SLOW_EVENTS = "spark.scheduler.listenerbus.logSlowEvent"
 CORES = os.cpu_count() or 1
@@ -61,6 +61,23 @@ def test_spark_submits_master_counts_and_is_protected() -> None:
     assert (cluster["spark.master"], cluster[BIND], cluster[ENCRYPT]) == ("k8s://https://a:6443", "10.0.0.1", "true")
     assert "spark.local.dir" not in cluster
     assert told(Spark("yarn", {}, frozenset()), {})["spark.master"] == "yarn"
+
+
+@pytest.mark.parametrize("url", ["spark://a:7077", "k8s://https://a:6443", "yarn", "local-cluster[2,1,1024]"])
+def test_a_vanished_machine_of_a_cluster_is_noticed_soon_unless_somebody_says_otherwise(url: str) -> None:
+    def heartbeats(conf: Mapping[str, str], **submitted: str) -> dict[str, str]:
+        found = told(Spark(url, conf, frozenset()), submitted)
+        return {key: value for key, value in found.items() if key in (*HEARTBEATS, NETWORK_TIMEOUT)}
+
+    assert heartbeats({}) == heartbeats({}, **{"spark.master": url}) == HEARTBEATS
+    for key in (*HEARTBEATS, NETWORK_TIMEOUT):  # with the others of ours, Spark might not start
+        assert heartbeats({key: "20"}) == heartbeats({}, **{key: "20"}) == {key: "20"}
+
+
+def test_a_local_spark_that_was_suspended_does_not_give_itself_up() -> None:
+    assert told(Spark("local[2]", {}, frozenset()), {}).keys().isdisjoint(HEARTBEATS)
+    submitted = told(Spark("yarn", {}, frozenset()), {"spark.master": "local[2]"})
+    assert submitted.keys().isdisjoint(HEARTBEATS)
 
 
 def test_the_pages_of_a_submitted_local_spark_are_not_on_the_network(caplog: pytest.LogCaptureFixture) -> None:
