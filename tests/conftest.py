@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -10,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import psutil
@@ -20,7 +19,7 @@ from mirror.demo import brokers as local_brokers
 from mirror.demo.brokers import LocalCluster, start_together
 from mirror.demo.jvm import LONG_LIVED, quick_start_options
 from tests.failpoints.arm import Failpoints
-from tests.harness import containers, topics
+from tests.harness import topics
 from tests.harness.configuration import AUTO, DATA_PATHS, RECORDS
 from tests.harness.durations import Durations
 from tests.harness.left_over import LeftOver
@@ -28,6 +27,11 @@ from tests.harness.lots import Lots
 from tests.harness.pair import Pair
 from tests.harness.programs import CANNOT_RUN
 from tests.harness.service import Service
+
+if TYPE_CHECKING:  # pytest loads it as a plugin, and rewrites its assertions only if it was not loaded before
+    from tests.harness.shared_services import Addresses
+
+pytest_plugins = ["tests.harness.shared_services"]
 
 hypothesis.settings.register_profile("any machine", deadline=None)  # no test asserts a speed
 hypothesis.settings.load_profile("any machine")
@@ -161,37 +165,6 @@ def prefix(request: pytest.FixtureRequest) -> str:
     return f"{test.strip('-')}-{uuid.uuid4().hex[:6]}-"
 
 
-class Addresses(NamedTuple):
-    """Bootstrap addresses of two clusters that all tests share."""
-
-    source: str
-    target: str
-
-
-@pytest.fixture(scope="session")
-def _local_brokers(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Addresses:
-    return Addresses(source_cluster.bootstrap, target_cluster.bootstrap)
-
-
-@pytest.fixture(scope="session")
-def _container_brokers() -> Iterator[Addresses]:
-    with containers.clusters("source", "target") as addresses:
-        yield Addresses(*addresses)
-
-
-@pytest.fixture
-def where(request: pytest.FixtureRequest) -> str:
-    """Where the brokers of this test run: `local` processes, or in a `container`. See `pytest_generate_tests`."""
-    return str(getattr(request, "param", "local"))
-
-
-@pytest.fixture
-def brokers(request: pytest.FixtureRequest, where: str) -> Addresses:
-    """The two shared clusters, for a test that needs no more than their addresses."""
-    addresses: Addresses = request.getfixturevalue(f"_{where}_brokers")
-    return addresses
-
-
 @pytest.fixture(scope="module")
 def data_path(request: pytest.FixtureRequest) -> str:
     """What the flows of a test have as `data_path`. See `pytest_generate_tests`."""
@@ -209,68 +182,6 @@ def pair(brokers: Addresses, prefix: str, data_path: str) -> Pair:
 def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
     """Failpoints for the services that a module starts with their environment."""
     return Failpoints(tmp_path_factory.mktemp("failpoints"))
-
-
-def _shared(brokers: Addresses, path: str, prefix: str = "") -> Pair:
-    """What a shared service mirrors, or those topics of it whose names begin with the prefix, too."""
-    return Pair(brokers.source, brokers.target, "shared", f"shared-{prefix}").by(path)
-
-
-@contextlib.contextmanager
-def _service_between(brokers: Addresses, path: str, directories: pytest.TempPathFactory) -> Iterator[Service]:
-    pair = _shared(brokers, path)
-    with pair.service(directories.mktemp("shared")) as service:
-        pair.topic("first")
-        yield service.await_plan()
-        pair.assert_path(service)
-        assert service.terminate() == 0, service.tail()
-        assert not service.noise
-
-
-@pytest.fixture(scope="session")
-def local_service(_local_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that all tests share: leave it running. It mirrors what begins with `shared-`."""
-    with _service_between(_local_brokers, RECORDS, tmp_path_factory) as service:
-        yield service
-
-
-@pytest.fixture(scope="session")
-def _local_auto_service(_local_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with _service_between(_local_brokers, AUTO, tmp_path_factory) as service:
-        yield service
-
-
-@pytest.fixture(scope="session")
-def _container_service(_container_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with _service_between(_container_brokers, RECORDS, tmp_path_factory) as service:
-        yield service
-
-
-@pytest.fixture(scope="session")
-def _container_auto_service(
-    _container_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    with _service_between(_container_brokers, AUTO, tmp_path_factory) as service:
-        yield service
-
-
-@pytest.fixture
-def shared_service(request: pytest.FixtureRequest, where: str, data_path: str) -> Service:
-    """`local_service`, or the like of it that copies in whole batches, or between the brokers in containers."""
-    names = {
-        ("local", RECORDS): "local_service",
-        ("local", AUTO): "_local_auto_service",
-        ("container", RECORDS): "_container_service",
-        ("container", AUTO): "_container_auto_service",
-    }
-    service: Service = request.getfixturevalue(names[where, data_path])
-    return service
-
-
-@pytest.fixture
-def shared(brokers: Addresses, shared_service: Service, prefix: str, data_path: str) -> Pair:
-    """Topics of this test's own that the shared service mirrors."""
-    return _shared(brokers, data_path, prefix)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,15 @@ from pathlib import Path
 
 import pytest
 
+SHARED = {"shared_service", "local_service"}  # the fixtures by which tests ask for a service that they share
+
+
+def needs_of_shared(item: pytest.Item) -> str | None:
+    """Where the brokers run of what a test shares with others beside the two clusters; None if that is nothing."""
+    call = getattr(item, "callspec", None)
+    where = str(call.params.get("where", "local")) if call is not None else "local"
+    return where if where != "local" or SHARED.intersection(getattr(item, "fixturenames", ())) else None
+
 
 class Lots:
     """A plugin for one of the runs. They share an empty directory, in which each module that was taken has a file.
@@ -14,6 +23,8 @@ class Lots:
 
     The first run begins with the modules that are marked as `long`, the others end with them. So it is rare that two
     of these run at the same time: most of them also need much of the machine.
+
+    Before the other modules come those that share a service, one after another, so that it ends early.
     """
 
     def __init__(self, number: int, directory: Path) -> None:
@@ -22,8 +33,14 @@ class Lots:
         self._taken: dict[Path, bool] = {}  # by module, whether this run has it
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put the long modules first or last."""
-        items.sort(key=lambda item: (item.get_closest_marker("long") is None) == (self._number == 1))
+        """Put the long modules first or last, and of the others those first that share a service."""
+        sharing = {item.path for item in items if needs_of_shared(item)}
+
+        def place(item: pytest.Item) -> tuple[bool, bool]:
+            is_long = item.get_closest_marker("long") is not None
+            return is_long != (self._number == 1), item.path not in sharing
+
+        items.sort(key=place)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:

@@ -15,7 +15,7 @@ from tests.harness.waiting import until
 
 LAG_MAX = 100  # the default of offset_lag_max
 
-pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.both_paths]
+pytestmark = [pytest.mark.containers, pytest.mark.both_paths]
 
 
 def test_syncs_are_exact_dense_and_never_ahead(shared: Pair) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Addresses
 from tests.harness import configuration, topics
 from tests.harness.configuration import DATA_PATHS
 from tests.harness.load import Made, sized
 from tests.harness.pair import Pair
 from tests.harness.service import RETRYING, TAKES_RECORDS, Service
+from tests.harness.shared_services import Addresses
 from tests.harness.together import together
 
 pytestmark = pytest.mark.slow

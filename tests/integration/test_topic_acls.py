@@ -33,11 +33,11 @@ from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, STRANGE, UNNA
 from mirror.topics.acl_sync import AclOutcome, AclSync
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster as WireCluster
-from tests.conftest import Addresses
 from tests.harness import topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
+from tests.harness.shared_services import Addresses
 from tests.harness.waiting import PATIENCE, until
 from tests.harness.wire_messages import allow
 from tests.unit.test_naming import flow

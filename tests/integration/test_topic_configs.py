@@ -19,12 +19,12 @@ from mirror.service.topic_monitor import TopicMonitor
 from mirror.target.timestamps import KEEP
 from mirror.topics.config_rules import EXCLUDED_CONFIGS, EXCLUDED_PREFIXES, Rules
 from mirror.topics.creation import ANY_TIME
-from tests.conftest import Addresses
 from tests.harness import configuration, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made, produce
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, Service
+from tests.harness.shared_services import Addresses
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow

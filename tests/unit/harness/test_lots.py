@@ -49,12 +49,14 @@ def test_each_module_runs_in_one_lot_with_ports_of_its_own(tmp_path: Path) -> No
     assert sorted(ran) == names
 
 
-@pytest.mark.parametrize(("lot", "order"), [("1/2", "m1 m0 m2"), ("2/2", "m0 m2 m1")])
+@pytest.mark.parametrize(("lot", "order"), [("1/2", "m1 m3 m0 m2"), ("2/2", "m3 m0 m2 m1")])
 def test_the_first_lot_begins_with_the_long_modules_and_the_other_ends_with_them(
     tmp_path: Path, lot: str, order: str
 ) -> None:
+    """Of the others, those that share a service come first."""
     (tmp_path / "taken").mkdir()
-    for name, marker in (("m0", ""), ("m1", "@pytest.mark.long"), ("m2", "")):
+    shares = "@pytest.fixture\ndef shared_service() -> None: ...\n\n@pytest.mark.usefixtures('shared_service')"
+    for name, marker in (("m0", ""), ("m1", "@pytest.mark.long"), ("m2", ""), ("m3", shares)):
         (tmp_path / f"test_{name}.py").write_text(TESTS.format(marker=marker, name=name))
     out, _ = begin(tmp_path, lot).communicate(timeout=60)
     assert re.findall(r"<(m\d)>", out) == order.split()
