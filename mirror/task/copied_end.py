@@ -64,11 +64,21 @@ class Differs:
 
 def is_end(known: Position, last: LastEntry | None, logs: Logs) -> bool:
     """True if nothing after this position can have been copied, whatever the records are."""
-    if last is not None and (last.resets, last.upstream_end) > known.progress:
+    if _is_older(known, last):
         return False
-    if logs.source_end <= known.offset or logs.remote_end == 0:
-        return True
-    return last is not None and logs.remote_end == _least_end(known.map_end, last)
+    return logs.remote_end == 0 or (last is not None and logs.remote_end == _least_end(known.map_end, last))
+
+
+def has_no_more(known: Position, last: LastEntry | None, logs: Logs) -> bool:
+    """True if the source says that it has nothing after this position.
+
+    A deposed leader may report an older end, so whatever can be compared says more.
+    """
+    return not _is_older(known, last) and logs.source_end <= known.offset
+
+
+def _is_older(known: Position, last: LastEntry | None) -> bool:
+    return last is not None and (last.resets, last.upstream_end) > known.progress
 
 
 def _least_end(map_end: MapEnd | None, last: LastEntry) -> int | None:

@@ -16,7 +16,7 @@ from mirror.records.shared_topics import Shared
 from mirror.records.transformed import transformed
 from mirror.settings import Cluster
 from mirror.target.offset_map import Copied
-from mirror.task.copied_end import Begin, Differs, Logs, Matched, Undecided, begin, is_end, match
+from mirror.task.copied_end import Begin, Differs, Logs, Matched, Undecided, begin, has_no_more, is_end, match
 from mirror.task.last_entries import LastEntry
 from mirror.task.task_services import TaskServices
 from mirror.topic_transform import transform_of
@@ -28,16 +28,25 @@ class EndFinder:
     """Finds the position after all that was copied of one partition, while nobody else can copy it."""
 
     def __init__(
-        self, services: TaskServices, partition: Partition, topic: Topic, progressed: Callable[[], None]
+        self,
+        services: TaskServices,
+        partition: Partition,
+        topic: Topic,
+        progressed: Callable[[], None],
+        by_others: bool = False,
     ) -> None:
-        """`progressed` is called again and again, since a long comparison does not hang."""
+        """`progressed` is called again and again, since a long comparison does not hang.
+
+        `by_others`: MirrorMaker may have copied after the last entry, and it passes over gaps without an entry.
+        """
         self._services = services
         self._flow = services.flow
         self._partition = partition
         self._topic = topic
         self._remote = Partition(topic.remote, partition.partition)
         self._progressed = progressed
-        self._countable = not (topic.compacted or self._flow.active_active)  # after an entry: see SessionMarks
+        # Of copies after an entry: see SessionMarks.
+        self._countable = not (topic.compacted or self._flow.active_active or by_others)
 
     def find(self, known: Position | None, end: int) -> Position | Undecided:
         """The position, not before the newest one that is known. `end` is the end of the remote partition.
@@ -55,7 +64,7 @@ class EndFinder:
             return known
         begun = begin(known, last, logs, self._countable)
         if isinstance(begun, Undecided):
-            return begun
+            return known if known is not None and has_no_more(known, last, logs) else begun
         found = self._compared(begun, logs)
         return found if isinstance(found, Undecided) else self._position(known, last, begun, found)
 
@@ -119,7 +128,9 @@ class EndFinder:
         if known is not None and known.progress >= (resets, found.upstream_end):
             return known
         records, map_end = begun.counted + found.records, None
-        if last is not None and (self._countable or not records):
+        # Offsets after an entry are translated by counting, so nothing may be missing in between.
+        whole = last is not None and found.upstream_end == last.upstream_end + records
+        if last is not None and whole and (self._countable or not records):
             map_end = MapEnd(last.downstream, records)
         epoch = -1 if known is None else known.newest_epoch
         ids = self._topic.topic_id, self._topic.remote_id

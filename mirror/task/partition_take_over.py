@@ -143,7 +143,8 @@ class TakeOver:
         newest = facts.known.newest
         if incident.kind == "remote_topic" or not is_mapped(flow, facts.partition, topic):
             return newest
-        at = EndFinder(self._services, facts.partition, topic, facts.step_lock.progressed).find(newest, end)
+        by_others, progressed = found is not None and found.is_handed_back, facts.step_lock.progressed
+        at = EndFinder(self._services, facts.partition, topic, progressed, by_others).find(newest, end)
         if isinstance(at, Undecided):
             self._need_decision(incident, found, at.reason)
         return at

@@ -8,7 +8,7 @@ import pytest
 
 from mirror.model import MapEnd, Position
 from mirror.records.consumed import Record
-from mirror.task.copied_end import Begin, Differs, Logs, Matched, Undecided, begin, is_end, match
+from mirror.task.copied_end import Begin, Differs, Logs, Matched, Undecided, begin, has_no_more, is_end, match
 from mirror.task.last_entries import LastEntry
 
 # Upstream 100 to 109 are at 200 to 209 and have the last entry, a marker follows.
@@ -36,13 +36,14 @@ def test_nothing_more_was_copied_if_the_copy_ends_where_the_position_says(known:
     assert not is_end(known, LAST._replace(downstream=201), replace(LOGS, remote_end=end)), "an entry is not known"
 
 
-def test_nothing_more_was_copied_if_the_source_has_no_more() -> None:
+def test_the_source_may_say_that_it_has_no_more() -> None:
     reported = replace(KNOWN, map_end=None)
-    assert is_end(reported, LAST, replace(LOGS, source_end=113))
-    assert is_end(reported, None, replace(LOGS, source_end=113))
-    assert not is_end(reported, LAST, replace(LOGS, source_end=114))
-    assert not is_end(replace(reported, offset=109), LAST, replace(LOGS, source_end=109)), "the map knows better"
-    assert not is_end(reported, LAST._replace(resets=2), replace(LOGS, source_end=113)), "it was reset since"
+    assert not is_end(reported, LAST, replace(LOGS, source_end=113)), "it may be a deposed leader"
+    for last in (LAST, None):
+        assert has_no_more(reported, last, replace(LOGS, source_end=113))
+        assert not has_no_more(reported, last, replace(LOGS, source_end=114))
+    assert not has_no_more(replace(reported, offset=109), LAST, replace(LOGS, source_end=109)), "the map knows better"
+    assert not has_no_more(reported, LAST._replace(resets=2), replace(LOGS, source_end=113)), "it was reset since"
 
 
 def test_nothing_was_copied_to_a_partition_that_never_had_a_record() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,10 +52,12 @@ class World:
     read: set[str] = field(default_factory=set)  # the aliases of clusters that records were read from
     clusters = ("id-a", "id-b")
     fails: Exception | None = None
+    by_others: bool = False
 
     def find(self, known: Position | None) -> Position | Undecided:
         services: Any = SimpleNamespace(flow=self.flow, positions=self, source=self, last_entries=self, plan=self)
-        return EndFinder(services, HERE, self.topic, lambda: self.calls.append("progressed")).find(known, self.end)
+        progressed = partial(self.calls.append, "progressed")
+        return EndFinder(services, HERE, self.topic, progressed, self.by_others).find(known, self.end)
 
     def await_no_open_transaction(self, *where: object) -> int:
         self.calls.append(f"settled {where}")
@@ -167,6 +170,38 @@ def check(found: Position, known: Position | None, played: Played, start: int = 
     assert found.progress >= played.copied, "records would come twice"
     missing = [up for up in played.source if max(start, played.copied[1]) <= up < found.offset]
     assert not missing or found == known, "records would be left out"
+
+
+def test_copies_of_somebody_elses_with_gaps_leave_no_place_to_count_from() -> None:
+    """MirrorMaker has copied them after the last entry, and writes none."""
+    gaps = [record(up, up) for up in (100, 101, 104)]
+    there = [(at, *gap[1:]) for at, gap in enumerate(gaps, 60)]
+    last = LastEntry(100, 50, 60, 0)
+    found = find(World(gaps, there, last, 63, source_end=110), None)
+    assert isinstance(found, Position) and (found.offset, found.map_end) == (105, None)
+    whole = find(World(gaps[:2], there[:2], last, 62, source_end=110), None)
+    assert isinstance(whole, Position) and (whole.offset, whole.map_end) == (102, MapEnd(50, 2))
+
+
+@pytest.mark.parametrize("by_others", [True, False])
+def test_what_mirrormaker_has_copied_is_not_counted_if_the_source_has_lost_it(by_others: bool) -> None:
+    """Of 30 records, with a gap after each, the source has lost the first 20 offsets, so 10 records."""
+    there = [record(60 + number, number) for number in range(30)]
+    left = [record(100 + 2 * number, number) for number in range(10, 30)]
+    last = LastEntry(100, 50, 60, 0)
+    world = World(left, there, last, 90, source_start=120, source_end=160, by_others=by_others)
+    found = find(world, None)
+    assert isinstance(found, Undecided)
+    assert ("the source has lost" in found.reason) == by_others
+
+
+@pytest.mark.parametrize("deposed", [True, False])
+def test_an_old_end_of_the_source_is_not_believed_where_records_can_be_compared(deposed: bool) -> None:
+    copied = [record(up, up) for up in range(100, 150)]
+    there = [(each[0] - 40, *each[1:]) for each in copied]
+    world = World(copied, there, LastEntry(100, 50, 60, 0), 110, source_end=100 if deposed else 150)
+    found = find(world, Position(100, "id", remote_id="remote-id"))
+    assert isinstance(found, Undecided) if deposed else isinstance(found, Position) and found.offset == 150
 
 
 @given(played(), st.data())
