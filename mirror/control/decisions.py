@@ -19,6 +19,7 @@ LOST_KINDS = ("deleted", "truncated", "recreated", "corrupt", "refused")
 # Reasons to distrust a position: `mirror resume` with --continue, --from-start or --at decides.
 POSITION_KINDS = ("remote_topic", "position_missing", "position_foreign", "position_back", "unknown_records")
 
+# In the reason of a partition whose task can't follow --continue: by these words `mirror resume` recognizes it.
 UNFINDABLE = "--continue can't find where the copy in"
 
 Choice = Literal["skip", "continue", "start", "at"]

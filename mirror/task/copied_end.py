@@ -131,17 +131,17 @@ def _places(known: Position | None, last: LastEntry | None) -> list[Begin]:
     return found
 
 
-def match(begin: Begin, source: Iterable[Record], target: Iterable[Record], timestamps: bool) -> Matched | Differs:
-    """Compare what both sides have from `begin` on, without `timestamps` if the target sets its own.
+def match(begun: Begin, source: Iterable[Record], target: Iterable[Record], timestamps: bool) -> Matched | Differs:
+    """Compare what both sides have from `begun` on, without `timestamps` if the target sets its own.
 
     `source` has what is copied of the source, as the target gets it, and no content where nothing is: a transform
     fails for that record, or its headers can't be read. It is read only if the target has something to compare.
     """
     originals = iter(source)
-    records, end = 0, begin.upstream - begin.passed
+    records, end = 0, begun.upstream - begun.passed
     for downstream, stamp, content in target:
         records += 1
-        if records <= begin.passed:
+        if records <= begun.passed:
             end += 1
             continue
         original = next((each for each in originals if each[2] is not None), None)

@@ -45,7 +45,7 @@ class EndFinder:
         self._topic = topic
         self._remote = Partition(topic.remote, partition.partition)
         self._progressed = progressed
-        # Of copies after an entry: see SessionMarks.
+        # True if what was copied after an entry has upstream offsets without a gap: see SessionMarks.
         self._countable = not (topic.compacted or self._flow.active_active or by_others)
 
     def find(self, known: Position | None, end: int) -> Position | Undecided:
@@ -128,9 +128,9 @@ class EndFinder:
         if known is not None and known.progress >= (resets, found.upstream_end):
             return known
         records, map_end = begun.counted + found.records, None
+        countable = self._countable or not records
         # Offsets after an entry are translated by counting, so nothing may be missing in between.
-        whole = last is not None and found.upstream_end == last.upstream_end + records
-        if last is not None and whole and (self._countable or not records):
+        if last is not None and countable and found.upstream_end == last.upstream_end + records:
             map_end = MapEnd(last.downstream, records)
         epoch = -1 if known is None else known.newest_epoch
         ids = self._topic.topic_id, self._topic.remote_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -121,28 +122,41 @@ def targets(draw: st.DrawFn, *every: int) -> Target:
     return target
 
 
-def play(draw: st.DrawFn, target: Target) -> None:
-    """Copy a source of any form into the target, from its beginning."""
+def sources(draw: st.DrawFn) -> list[int]:
+    """The upstream offsets of a source: runs of records, with gaps of different lengths between them."""
     source: list[int] = []
     at = 0
     for _ in range(draw(st.integers(1, 8))):
         run = draw(st.integers(1, 12))
         source += range(at, at + run)
         at += run + draw(st.sampled_from([0, 1, 5]))
-    begin = draw(st.integers(0, len(source) - 1))
+    return source
+
+
+def steps(draw: st.DrawFn, target: Target, source: list[int], begin: int) -> Iterator[bool]:
+    """Copy the source into the target, from its record `begin` on. After each step: True if it has copied records."""
     for _ in range(draw(st.integers(1, 12))):
         what = draw(st.sampled_from(["copy", "copy", "copy", "abort", "restart", "reset", "settle"]))
+        copied = what == "copy" and begin < len(source)
         if what == "restart":
             target.session()
         elif what == "reset":
             begin = draw(st.integers(0, begin))
-            target.session(source[begin] if begin < len(source) else None)
+            target.session(source[begin] if begin < len(source) else target.position)
         elif begin < len(source) and what in ("copy", "abort"):
             count = draw(st.integers(1, 12))
-            target.copy(source[begin : begin + count], what == "copy")
-            begin = min(len(source), begin + count) if what == "copy" else begin
+            target.copy(source[begin : begin + count], copied)
+            begin = min(len(source), begin + count) if copied else begin
         elif what == "settle" and 0 < begin < len(source):  # past the markers before the next record
             target.position = source[begin]
+        yield copied
+
+
+def play(draw: st.DrawFn, target: Target) -> None:
+    """Copy a source of any form into the target, from any of its records on."""
+    source = sources(draw)
+    for _ in steps(draw, target, source, draw(st.integers(0, len(source) - 1))):
+        pass
 
 
 @st.composite

@@ -25,7 +25,7 @@ from mirror.task import end_finder
 from mirror.task.copied_end import Undecided
 from mirror.task.end_finder import EndFinder
 from mirror.task.last_entries import LastEntry, _Newest
-from tests.unit.groups.test_translation import OTHERS, Target
+from tests.unit.groups.test_translation import OTHERS, Target, sources, steps
 from tests.unit.test_naming import flow
 
 HERE = Partition("t", 0)
@@ -133,31 +133,11 @@ class Played:
 def played(draw: st.DrawFn) -> Played:
     """A source with runs and gaps, copied in transactions, with aborts, restarts, and positions that go back."""
     target = Target(draw(st.sampled_from([1, 7, 1000])), COPIED, tells=draw(st.sampled_from(["", "before", "all"])))
-    source: list[int] = []
-    at = 0
-    for _ in range(draw(st.integers(1, 6))):
-        run = draw(st.integers(1, 12))
-        source += range(at, at + run)
-        at += run + draw(st.sampled_from([0, 1, 5]))
-    found = Played(target, source, draw(st.sampled_from([1, 2, 1000])))
-    begin = 0
+    found = Played(target, sources(draw), draw(st.sampled_from([1, 2, 1000])))
     found.keep()
-    for _ in range(draw(st.integers(1, 12))):
-        what = draw(st.sampled_from(["copy", "copy", "copy", "abort", "restart", "reset", "settle"]))
-        if what == "restart":
-            target.session()
-        elif what == "reset":
-            begin = draw(st.integers(0, begin))
-            target.session(source[begin] if begin < len(source) else target.position)
-            target.map_end = target.map_end
-        elif begin < len(source) and what in ("copy", "abort"):
-            count = draw(st.integers(1, 12))
-            target.copy(source[begin : begin + count], what == "copy")
-            if what == "copy":
-                begin = min(len(source), begin + count)
-                found.copied = target.resets, source[begin - 1] + 1
-        elif what == "settle" and 0 < begin < len(source):  # past the markers before the next record
-            target.position = source[begin]
+    for copied in steps(draw, target, found.source, 0):
+        if copied:
+            found.copied = target.resets, target.position
         found.keep()
     return found
 
@@ -172,8 +152,8 @@ def check(found: Position, known: Position | None, played: Played, start: int = 
     assert not missing or found == known, "records would be left out"
 
 
-def test_copies_of_somebody_elses_with_gaps_leave_no_place_to_count_from() -> None:
-    """MirrorMaker has copied them after the last entry, and writes none."""
+def test_if_copies_have_gaps_the_position_does_not_say_where_to_count_from() -> None:
+    """MirrorMaker has copied them after the last entry, without entries of its own."""
     gaps = [record(up, up) for up in (100, 101, 104)]
     there = [(at, *gap[1:]) for at, gap in enumerate(gaps, 60)]
     last = LastEntry(100, 50, 60, 0)
