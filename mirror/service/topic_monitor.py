@@ -92,7 +92,10 @@ class TopicMonitor:
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         ]
         problems = {name: ("seen", refused[name]) for name in refused.keys() - {topic.topic for topic in missing}}
-        problems |= {name: ("created", error) for name, error in self._create(missing).items()}
+        refused = self._create(missing)
+        problems |= {name: ("created", error) for name, error in refused.items()}
+        # Known from now on: what is deleted before the next call shows as created again, too.
+        ids |= self._ids_of_new(topic.topic for topic in missing if topic.topic not in refused)
         for name, (done, error) in problems.items():
             said = f"topic {name} can't be {done} on {self._flow.target.alias}: {error.str()}"
             if name not in self._dispensable:
@@ -132,7 +135,8 @@ class TopicMonitor:
         lost = {name for name, topic in left.items() if topic.remote in remote.lost}
         self.coverage = covered(selection, found, existing, partitions, lost)
         sure = {name: topic_id for name, topic_id in remote.ids.items() if name not in remote.doubtful}
-        self.remote_ids = {**sure, **self._new_ids(partitions, remote.ids)}
+        new = (name for name in map(self._policy.remote_topic, partitions) if name not in remote.ids)
+        self.remote_ids = {**sure, **self._ids_of_new(new)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
         kept = {
             n: replace(t, topic_id=ids[n], remote_lost=t.remote_lost or n in lost) for n, t in left.items() if n in ids
@@ -152,9 +156,9 @@ class TopicMonitor:
         known = {name: before[name] for name in mirrored if name in before}
         return {n: t for n, t in known.items() if t.remote_id and t.remote == self._policy.remote_topic(n)}
 
-    def _new_ids(self, partitions: Iterable[str], ids: Mapping[str, str]) -> dict[str, str]:
-        """The ids of remote topics that were just created. A broker may learn of them a moment later."""
-        new = [name for name in map(self._policy.remote_topic, partitions) if name not in ids]
+    def _ids_of_new(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of topics that were just created. A broker may learn of them a moment later."""
+        new = list(names)
         found: dict[str, str] = {}
         deadline = time.monotonic() + NEW_WITHIN
         while new and time.monotonic() < deadline:

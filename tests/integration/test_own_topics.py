@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import IsolationLevel
 
+from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Cluster
 from mirror.text import BUG
 from tests.harness import oracle, topics
@@ -204,6 +206,19 @@ def it_is_named(pair: Pair, directory: Path, kind: str) -> None:
         service.wait_for_event(OWN_AGAIN, topic=missing)
         pair.produce(topic, Made(None, b"last"))
         service.wait_for("it goes on", lambda: [r.value for r in pair.copied(topic)[0]][-1:] == [b"last"])
+
+
+def test_a_topic_that_is_deleted_as_soon_as_it_was_made_shows_as_made_again(pair: Pair, tmp_path: Path) -> None:
+    """There was no look at it in between."""
+    (flow,) = load(pair.service(tmp_path).file, {}).flows
+    monitor = TopicMonitor(flow)
+    assert monitor.ensure_internal_topics() == {}
+    before = topics.topic_id(pair.target, flow.status_topic)
+    topics.delete(pair.target, flow.status_topic)
+    until("it is gone", lambda: not topics.partitions(pair.target, flow.status_topic))
+    ((topic, topic_id),) = until("made again", monitor.ensure_internal_topics).items()
+    assert topic == flow.status_topic
+    assert topic_id != before
 
 
 def test_a_small_queue_of_the_users_takes_many_records(target_cluster: LocalCluster, prefix: str) -> None:
