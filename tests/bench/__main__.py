@@ -24,7 +24,8 @@ from mirror.demo.brokers import LocalCluster, start_together
 from mirror.demo.kafka_jars import MIRROR_MAKER, kafka_jars
 from tests.bench import plot, report
 from tests.bench.catch_up import Load
-from tests.bench.far import FarAway
+from tests.bench.distance import AUTOTUNED, DISTANCES, Distance, autotuned
+from tests.bench.link import Link
 from tests.bench.runs import Bench, Result, machine
 from tests.bench.systems import SYSTEMS
 
@@ -44,11 +45,10 @@ LOADS = [
     Load(300_000, batch_bytes=1),
 ]
 REPLICATED = [LOADS[0], Load(3 * MILLION, batch_bytes=16_384, compression="lz4")]
-FAR = Load(2 * MILLION, partitions=1)
 HAND_OVER = Load(10 * MILLION, partitions=1, name="hand-over")
 BUSY = Load(36 * MILLION)  # more than is copied while something else is measured
 REHEARSAL = 8.0  # minutes
-DELAY = 0.01  # seconds each way, of a target that is far away
+ROUND_TRIP = 0.02  # seconds, to a target that is far away, where latency is measured
 RATES = (50, 1_000, 20_000)
 
 
@@ -64,8 +64,15 @@ def _replicated(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
 
 
 def _far(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
-    systems = [s for s in a.systems if s in ("mirror", "mirror-auto", "mm2-tuned")]
-    yield from bench.catch_up(FAR, a.rounds, systems, "far", far=True)
+    def over(distance: Distance) -> Iterator[Result]:
+        compared = ("mirror", "mirror-auto", "mm2-tuned") if distance.compared else ("mirror", "mirror-auto")
+        yield from bench.far(distance, a.rounds, [s for s in a.systems if s in compared])
+
+    for distance in DISTANCES:
+        yield from over(distance)
+    with autotuned(bench.source, bench.target):
+        for distance in AUTOTUNED:
+            yield from over(distance)
 
 
 def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
@@ -74,7 +81,7 @@ def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
         yield from bench.latency(rate, a.rounds)
     if a.loads > 1:
         yield from bench.latency(1_000, max(1, a.rounds - 1), busy=BUSY)
-        yield from bench.latency(1_000, a.rounds, far=True)
+        yield from bench.latency(1_000, a.rounds, round_trip=ROUND_TRIP)
 
 
 def _pauses(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
@@ -102,11 +109,13 @@ NAMED = MEASURES | {
 def _measure(a: argparse.Namespace) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="mirror-bench-") as directory, contextlib.ExitStack() as stack:
         source, target = (LocalCluster(name, Path(directory), java_options=()) for name in ("source", "target"))
-        far = FarAway(target, DELAY)
+        link = Link(Path(directory) / "link.log")
+        if {"far", "latency"} & set(a.measures or MEASURES):
+            stack.enter_context(link.hosts(source, target))
         stack.callback(source.kill)
         stack.callback(target.kill)
         start_together(source, target)
-        bench = Bench(source, target, stack.enter_context(far), Path(directory), a.systems)
+        bench = Bench(source, target, link, Path(directory), a.systems)
         for measure in a.measures or MEASURES:
             yield from NAMED[measure](bench, a)
 

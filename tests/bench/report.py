@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ Result = dict[str, Any]
 _MEASURES = {
     "catch-up": "catch-up",
     "replicated": "catch-up to three brokers",
-    "far": "catch-up 20 ms away",
+    "far": "catch-up far away",
     "tuning": "MirrorMaker's tuning",
     "latency": "latency",
     "pauses": "pauses",
@@ -30,7 +30,6 @@ _MEASURES = {
 _HEADINGS = {
     "catch-up": "Catch-up",
     "replicated": "Catch-up to three brokers, replication factor 3",
-    "far": "Catch-up 20 ms away",
 }
 _RATIOS = [
     *(("mirror", other) for other in ("mm2", "mm2-tuned", "limit")),
@@ -46,8 +45,8 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     told = "; ".join(f"{words} {when[m][0]} to {when[m][-1][-5:]}" for m, words in _MEASURES.items() if when[m])
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
     parts = [textwrap.fill(words, 119, break_on_hyphens=False), *(_catch_up(good, each) for each in _HEADINGS)]
-    parts += [_tuning(good), _latency(good), _pauses(good), _partitions(good), _hand_over(good), _groups(good)]
-    parts += [_map(good), _failures(results)]
+    parts += [_far(good), _tuning(good), _latency(good), _pauses(good), _partitions(good), _hand_over(good)]
+    parts += [_groups(good), _map(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
@@ -79,10 +78,7 @@ def _catch_up(results: Sequence[Result], measure: str) -> str:
     groups = grouped(results, measure, "size", "partitions", "compression", "headers", "batch_bytes")
     if not groups:
         return ""
-    names = [n for n in SYSTEMS if any(n in g for g in groups.values())]
-    pairs = [pair for pair in _RATIOS if set(pair) <= set(names)]
-    rates = [[_label(*key), *(_cell(g.get(n, []), "records_per_s") for n in names)] for key, g in groups.items()]
-    ratios = [[_label(*key), *(_ratio(g, *pair) for pair in pairs)] for key, g in groups.items()]
+    names = _names(groups)
     first = max(groups, key=lambda key: len(groups[key].get("mirror", [])))
     costs = {
         "first record on the target, s after the start": ("start_s", 1, 1),
@@ -91,12 +87,32 @@ def _catch_up(results: Sequence[Result], measure: str) -> str:
         "memory of all processes, MiB": ("memory_bytes", 0, 2**20),
     }
     rows = [[words, *(_cell(groups[first].get(n, []), *of) for n in names)] for words, of in costs.items()]
-    tables = [
-        _table(["records/s", *names], rates),
-        _table(["ratio", *(" / ".join(pair) for pair in pairs)], ratios) if pairs else "",
-        _table([_label(*first), *names], (row for row in rows if any(row[1:]))),
-    ]
-    return "\n\n".join([f"### {_HEADINGS[measure]}", *filter(None, tables)])
+    tables = [*_rates(groups, _label), _table([_label(*first), *names], (row for row in rows if any(row[1:])))]
+    return "\n\n".join([f"### {_HEADINGS[measure]}", *tables])
+
+
+def _far(results: Sequence[Result]) -> str:
+    groups = grouped(results, "far", "far", "delay_ms", "loss", "partitions", "autotuned")
+
+    def label(far: str, delay: float, loss: float, partitions: int, autotuned: bool) -> str:
+        more = [f"{loss:.0%} lost"] * (loss > 0) + [f"{partitions} partition{'s' * (partitions > 1)}"]
+        return ", ".join([f"{far}, {delay:.0f} ms", *more, *["the system's buffers"] * autotuned])
+
+    return "\n\n".join(["### Catch-up far away", *_rates(groups, label)]) if groups else ""
+
+
+def _names(groups: Mapping[tuple[Any, ...], Mapping[str, object]]) -> list[str]:
+    return [name for name in SYSTEMS if any(name in group for group in groups.values())]
+
+
+def _rates(groups: Mapping[tuple[Any, ...], Mapping[str, Sequence[Result]]], label: Callable[..., str]) -> list[str]:
+    """The table of rates, and that of their ratios if there are any. `label` says what a group is, by its key."""
+    names = _names(groups)
+    pairs = [pair for pair in _RATIOS if set(pair) <= set(names)]
+    rates = [[label(*key), *(_cell(g.get(n, []), "records_per_s") for n in names)] for key, g in groups.items()]
+    ratios = [[label(*key), *(_ratio(g, *pair) for pair in pairs)] for key, g in groups.items()]
+    head = ["ratio", *(" / ".join(pair) for pair in pairs)]
+    return [_table(["records/s", *names], rates), *([_table(head, ratios)] if pairs else [])]
 
 
 def _label(size: int, partitions: int, compression: str, headers: bool, batch_bytes: int) -> str:
@@ -220,7 +236,7 @@ def _map(results: Sequence[Result]) -> str:
 
 
 def _failures(results: Sequence[Result]) -> str:
-    told = ("rate", "busy", "delay_ms", "size", "partitions", "compression", "headers", "batch_bytes")
+    told = ("rate", "busy", "delay_ms", "loss", "size", "partitions", "compression", "headers", "batch_bytes")
     failed = [
         f"- {r['measure']} ({', '.join(f'{key} {r[key]}' for key in told if r.get(key))}), {r['system']}, "
         f"round {r['round']}: {r['failed'].splitlines()[0]}"

@@ -18,7 +18,8 @@ from mirror.demo.brokers import LocalCluster
 from mirror.demo.kafka_jars import KAFKA_VERSION
 from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost
 from tests.bench.catch_up import Load
-from tests.bench.far import FarAway
+from tests.bench.distance import Distance
+from tests.bench.link import Link
 from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
 from tests.bench.usage import Usage
 from tests.harness import topics
@@ -33,18 +34,18 @@ class Bench:
     """A pair of clusters, and what is measured between them."""
 
     def __init__(
-        self, source: LocalCluster, target: LocalCluster, far: FarAway, directory: Path, systems: Sequence[str]
+        self, source: LocalCluster, target: LocalCluster, link: Link, directory: Path, systems: Sequence[str]
     ) -> None:
-        self._source = source
-        self._target = target
-        self._far = far
+        self.source = source
+        self.target = target
+        self._link = link
         self._directory = directory
         self._systems = systems
         self._warm = False
 
     def job(self, partitions: dict[str, int], **more: str) -> Job:
         """A job between the two clusters."""
-        return Job.new(self._source, self._target, self._directory, partitions, **more)
+        return Job.new(self.source, self.target, self._directory, partitions, **more)
 
     @property
     def _live_systems(self) -> list[str]:
@@ -56,7 +57,7 @@ class Bench:
         """The same source with a target of three brokers, which have all partitions."""
         three = LocalCluster("three", self._directory, 3, {"min.insync.replicas": 2}, java_options=())
         with three:
-            yield Bench(self._source, three, self._far, self._directory, self._systems)
+            yield Bench(self.source, three, self._link, self._directory, self._systems)
 
     def _each(
         self, what: Result, rounds: int, one: Callable[[str], Result], systems: Sequence[str]
@@ -70,19 +71,28 @@ class Bench:
                 except AssertionError as error:
                     yield {**at, "failed": str(error)}
 
-    def catch_up(
-        self, load: Load, rounds: int, systems: Sequence[str], measure: str = "catch-up", *, far: bool = False
-    ) -> Iterator[Result]:
-        """Throughput, memory, CPU and time to the first record, perhaps to a target that is far away."""
+    def catch_up(self, load: Load, rounds: int, systems: Sequence[str], measure: str = "catch-up") -> Iterator[Result]:
+        """Throughput, memory, CPU and time to the first record."""
 
         def one(name: str) -> Result:
-            return self._copy(SYSTEMS[name], load, self._far.bootstrap if far else "")
+            return self._copy(SYSTEMS[name], load)
 
         # Or whoever comes first would pay for what the brokers have still to do.
         if self._filled(load) or not self._warm:
             list(self._each({}, 1, one, [name for name in systems if not self._warm or name == "limit"]))
             self._warm = True
         yield from self._each({"measure": measure, **asdict(load)}, rounds, one, systems)
+
+    def far(self, distance: Distance, rounds: int, systems: Sequence[str]) -> Iterator[Result]:
+        """Catch-up from a cluster, or to one, that is far away."""
+        self._filled(distance.load)
+        cluster, end = (self.source, "far_source") if distance.source else (self.target, "far_target")
+
+        def one(name: str) -> Result:
+            with self._link.carries(distance.round_trip, distance.loss):
+                return self._copy(SYSTEMS[name], distance.load, **{end: self._link.to(cluster)})
+
+        yield from self._each({"measure": "far", **distance.told, **asdict(distance.load)}, rounds, one, systems)
 
     def tuning(self, load: Load, rounds: int) -> Iterator[Result]:
         """Which tuning of MirrorMaker 2 is the best: throughput of each candidate."""
@@ -115,9 +125,9 @@ class Bench:
 
     def hand_over(self, load: Load, rounds: int) -> Iterator[Result]:
         """A catch-up of whole batches that begins within one."""
-        topics.create(self._source.bootstrap, load.topic, load.partitions)
+        topics.create(self.source.bootstrap, load.topic, load.partitions)
         since = int(time.time() * 1000) - load.records
-        catch_up.fill(self._source.bootstrap, load, since)
+        catch_up.fill(self.source.bootstrap, load, since)
 
         def one(_: str) -> Result:
             job = self.job({load.topic: load.partitions})
@@ -128,8 +138,8 @@ class Bench:
 
         yield from self._each({"measure": "hand-over", "records": load.records}, rounds, one, [BatchMirror.name])
 
-    def _copy(self, system: Callable[[Job], System], load: Load, through: str = "") -> Result:
-        job = self.job({load.topic: load.partitions}, compression=load.compression, through=through)
+    def _copy(self, system: Callable[[Job], System], load: Load, **more: str) -> Result:
+        job = self.job({load.topic: load.partitions}, compression=load.compression, **more)
         try:
             return catch_up.measure(system(job), load)
         finally:
@@ -137,15 +147,15 @@ class Bench:
 
     def _filled(self, load: Load) -> bool:
         """Fill the load's topic unless it is there already."""
-        if topics.partitions(self._source.bootstrap, load.topic):
+        if topics.partitions(self.source.bootstrap, load.topic):
             return False
-        topics.create(self._source.bootstrap, load.topic, load.partitions)
-        catch_up.fill(self._source.bootstrap, load)
+        topics.create(self.source.bootstrap, load.topic, load.partitions)
+        catch_up.fill(self.source.bootstrap, load)
         return True
 
     def _forget(self, job: Job, topic: str) -> None:
         with contextlib.suppress(KafkaException):  # it may never have been created
-            topics.delete(self._target.bootstrap, job.remote(topic))
+            topics.delete(self.target.bootstrap, job.remote(topic))
 
     def rehearse(self, minutes: float) -> None:
         """Live records through each system in turn: a broker's JVM is at its best after ten minutes of them."""
@@ -153,17 +163,22 @@ class Bench:
         while time.monotonic() < end:
             list(self.latency(1_000, 1))
 
-    def latency(self, rate: int, rounds: int, *, busy: Load | None = None, far: bool = False) -> Iterator[Result]:
-        """Percentiles at a steady rate over 4 partitions, perhaps while another topic catches up, or far away."""
+    def latency(self, rate: int, rounds: int, *, busy: Load | None = None, round_trip: float = 0.0) -> Iterator[Result]:
+        """Percentiles at a steady rate over 4 partitions, perhaps while another topic catches up.
+
+        `round_trip` is that to the target, in seconds; 0: it is near.
+        """
         if busy is not None:
             self._filled(busy)
 
         def one(name: str) -> Result:
             job, path = self._live(name, rate, busy)
-            if far:
-                job = replace(job, through=self._far.bootstrap)
+            link: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+            if round_trip:
+                job = replace(job, far_target=self._link.to(self.target))
+                link = self._link.carries(round_trip)
             moments: list[float] = []
-            with SYSTEMS[name](job) as system:
+            with link, SYSTEMS[name](job) as system:
                 usage = Usage(system)
 
                 def steady() -> None:
@@ -181,21 +196,21 @@ class Bench:
             return {**live.percentiles(samples, *moments), "memory_bytes": usage.peak}
 
         what: Result = {"measure": "latency", "rate": rate, "busy": busy is not None}
-        yield from self._each({**what, "delay_ms": 2000 * self._far.delay * far}, rounds, one, self._live_systems)
+        yield from self._each({**what, "delay_ms": 1000 * round_trip}, rounds, one, self._live_systems)
 
     def _count(self, job: Job, load: Load) -> int:
-        here = catch_up.Count(self._target.bootstrap, job.remote(load.topic), load.partitions)
+        here = catch_up.Count(self.target.bootstrap, job.remote(load.topic), load.partitions)
         here.now()
         return here.now()
 
     def _live(self, name: str, rate: int, busy: Load | None = None, partitions: int = 4) -> tuple[Job, live.Path]:
         topic = f"live-{rate}-{time.monotonic_ns()}"
-        topics.create(self._source.bootstrap, topic, partitions)
+        topics.create(self.source.bootstrap, topic, partitions)
         wanted = {topic: partitions}
         if busy is not None:
             wanted[busy.topic] = busy.partitions
         job = self.job(wanted)
-        return job, live.Path(self._source.bootstrap, topic, self._target.bootstrap, job.remote(topic), partitions)
+        return job, live.Path(self.source.bootstrap, topic, self.target.bootstrap, job.remote(topic), partitions)
 
     def _arrived(self, path: live.Path) -> Callable[[], bool]:
         return lambda: topics.partitions(path.target, path.remote) > 0
@@ -219,7 +234,7 @@ class Bench:
                 time.sleep(10)
                 moments.append(time.monotonic())
                 added = f"{path.topic}-added"
-                topics.create(self._source.bootstrap, added, 4)
+                topics.create(self.source.bootstrap, added, 4)
                 until("the added topic", lambda: topics.partitions(path.target, job.remote(added)) > 0, 60)
                 time.sleep(10)
                 moments.append(time.monotonic())
@@ -257,13 +272,13 @@ class Bench:
             topic = f"many-{count}-{time.monotonic_ns()}"
             job = self.job(live.spread(topic, count))
             for each, partitions in job.topics.items():
-                topics.create(self._source.bootstrap, each, partitions)
-            ends = self._source.bootstrap, topic, self._target.bootstrap, job.remote(topic)
+                topics.create(self.source.bootstrap, each, partitions)
+            ends = self.source.bootstrap, topic, self.target.bootstrap, job.remote(topic)
             try:
                 return many.measure(SYSTEMS[name](job), live.Path(*ends, count, min(count, many.WATCHED)), interval)
             finally:
                 for each in job.topics:
-                    topics.delete(self._source.bootstrap, each)
+                    topics.delete(self.source.bootstrap, each)
                     self._forget(job, each)
 
         for count, interval in intervals.items():

@@ -45,7 +45,8 @@ class Job:
     alias: str
     compression: str = "none"
     pattern: str = ""  # of topics that may come later
-    through: str = ""  # the target's address for the system, if not its own
+    far_source: str = ""  # the source's address for the system, if that is far away
+    far_target: str = ""  # the target's
     slots: int = 0  # tasks that may run at once, if not what the system makes of the machine
 
     @staticmethod
@@ -59,9 +60,14 @@ class Job:
         return self.pattern or "|".join(self.topics)
 
     @property
-    def to(self) -> str:
+    def reads(self) -> str:
+        """Where the system finds the source."""
+        return self.far_source or self.source.bootstrap
+
+    @property
+    def writes(self) -> str:
         """Where the system finds the target."""
-        return self.through or self.target.bootstrap
+        return self.far_target or self.target.bootstrap
 
     def remote(self, topic: str) -> str:
         """Its name on the target."""
@@ -134,11 +140,12 @@ class Mirror(System):
         flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.wanted], "data_path": "records"}
         config = {
             "clusters": {
-                self.job.alias: {"bootstrap.servers": self.job.source.bootstrap},
-                "backup": {"bootstrap.servers": self.job.to},
+                self.job.alias: {"bootstrap.servers": self.job.reads},
+                "backup": {"bootstrap.servers": self.job.writes},
             },
             "flows": [{**flow, "compression": self.job.compression, **self.more}],
             "http": {"host": "127.0.0.1", "port": 0},
+            "log": {"format": "json"},
             **({"spark": {"master": f"local[{self.job.slots}]"}} if self.job.slots else {}),
         }
         file = self.job.directory / f"mirror-{self.job.alias}.yaml"
@@ -189,8 +196,8 @@ class MirrorMaker(System):
         file = self.job.directory / f"{self.name}-{alias}.properties"
         properties: dict[str, object] = {
             "clusters": f"{alias}, backup",
-            f"{alias}.bootstrap.servers": self.job.source.bootstrap,
-            "backup.bootstrap.servers": self.job.to,
+            f"{alias}.bootstrap.servers": self.job.reads,
+            "backup.bootstrap.servers": self.job.writes,
             f"{alias}->backup.enabled": "true",
             f"{alias}->backup.topics": self.job.wanted,
             f"backup->{alias}.enabled": "false",
