@@ -2,10 +2,10 @@
 
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
-Writes every single result to FILE as JSON, where it replaces those of the same measures, and the tables and pictures
-of docs/performance.md. Five are run only when they are named: `tuning` looks for MirrorMaker's best tuning, `groups`
-measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, `many` what ten thousand
-partitions take, and `hand-over` a catch-up in whole batches that begins within one.
+Writes every single result to FILE as JSON, where it replaces those of the same loads and measures, and the tables and
+pictures of docs/performance.md. Five are run only when they are named: `tuning` looks for MirrorMaker's best tuning,
+`groups` measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, `many` what ten
+thousand partitions take, and `hand-over` a catch-up in whole batches that begins within one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from mirror.demo.brokers import LocalCluster, start_together
@@ -53,7 +54,7 @@ RATES = (50, 1_000, 20_000)
 
 
 def _catch_up(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
-    for load in LOADS[: a.loads]:
+    for load in (LOADS[number] for number in a.loads):
         yield from bench.catch_up(load, a.rounds, [s for s in a.systems if s != "mm2" or load is LOADS[0]])
 
 
@@ -79,7 +80,7 @@ def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
     bench.rehearse(a.rehearsal)
     for rate in RATES:
         yield from bench.latency(rate, a.rounds)
-    if a.loads > 1:
+    if len(a.loads) > 1:
         yield from bench.latency(1_000, max(1, a.rounds - 1), busy=BUSY)
         yield from bench.latency(1_000, a.rounds, round_trip=ROUND_TRIP)
 
@@ -120,13 +121,22 @@ def _measure(a: argparse.Namespace) -> Iterator[Result]:
             yield from NAMED[measure](bench, a)
 
 
+def _numbers(text: str) -> list[int]:
+    """Numbers of LOADS. Raises ValueError, which argparse takes."""
+    found = [int(number) for number in text.split(",")]
+    if not set(found) <= set(range(len(LOADS))):
+        raise ValueError(text)
+    return found
+
+
 def main() -> None:
     """Run measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measures", nargs="*", choices=[*NAMED, []], default=[])
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--loads", type=int, default=len(LOADS), help="how many kinds of load, the main one first")
+    numbers = ", ".join(f"{number}: {report.label(asdict(load))}" for number, load in enumerate(LOADS))
+    parser.add_argument("--loads", type=_numbers, default=range(len(LOADS)), help=f"of a catch-up ({numbers})")
     parser.add_argument("--rehearsal", type=float, default=REHEARSAL, help="minutes before latency is measured")
     parser.add_argument("--output", type=Path, default=Path("docs/performance.json"))
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
@@ -148,10 +158,10 @@ def main() -> None:
 
 
 def _with_others(results: list[Result], file: Path) -> list[Result]:
-    """These results, and from the file those of measures that were not run now."""
-    measured = {result["measure"] for result in results}
+    """These results, and from the file those of what was not measured now."""
+    measured = {report.what(result) for result in results}
     before = json.loads(file.read_text())["results"] if file.exists() else []
-    return [r for r in before if r["measure"] not in measured] + results
+    return [r for r in before if report.what(r) not in measured] + results
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ _RATIOS = [
     *(("mirror", other) for other in ("mm2", "mm2-tuned", "limit")),
     *(("mirror-auto", other) for other in ("mirror", "mm2", "mm2-tuned", "limit", "brokers")),
 ]
+LOAD = ("size", "partitions", "compression", "headers", "batch_bytes")
+_WHAT = ("measure", *LOAD, "rate", "busy", "interval", "kind", "state", "far", "delay_ms", "loss", "autotuned")
 RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 
 
@@ -51,6 +53,16 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
     page.write_text(f"{head}{BEGIN}\n\n" + "\n\n".join(p for p in parts if p) + f"\n\n{END}{tail}")
+
+
+def what(result: Result) -> tuple[Any, ...]:
+    """What was measured, whichever system it was."""
+    return tuple(result.get(key, 0) for key in _WHAT)
+
+
+def label(load: Mapping[str, Any]) -> str:
+    """What a load is, in words."""
+    return _label(*(load[key] for key in LOAD))
 
 
 def grouped(results: Iterable[Result], measure: str, *keys: str) -> dict[tuple[Any, ...], dict[str, list[Result]]]:
@@ -75,7 +87,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _catch_up(results: Sequence[Result], measure: str) -> str:
-    groups = grouped(results, measure, "size", "partitions", "compression", "headers", "batch_bytes")
+    groups = grouped(results, measure, *LOAD)
     if not groups:
         return ""
     names = _names(groups)
@@ -236,7 +248,7 @@ def _map(results: Sequence[Result]) -> str:
 
 
 def _failures(results: Sequence[Result]) -> str:
-    told = ("rate", "busy", "delay_ms", "loss", "size", "partitions", "compression", "headers", "batch_bytes")
+    told = ("rate", "busy", "delay_ms", "loss", *LOAD)
     failed = [
         f"- {r['measure']} ({', '.join(f'{key} {r[key]}' for key in told if r.get(key))}), {r['system']}, "
         f"round {r['round']}: {r['failed'].splitlines()[0]}"
