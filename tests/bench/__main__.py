@@ -26,9 +26,9 @@ from mirror.demo.kafka_jars import MIRROR_MAKER, kafka_jars
 from tests.bench import plot, report
 from tests.bench.catch_up import Load
 from tests.bench.distance import AUTOTUNED, DISTANCES, Distance, autotuned
-from tests.bench.link import Link
 from tests.bench.runs import Bench, Result, machine
 from tests.bench.systems import SYSTEMS
+from tests.harness.link import Link
 
 MILLION = 1_000_000
 # The first stands for the targets; the others vary one thing each.

@@ -19,10 +19,10 @@ from mirror.demo.kafka_jars import KAFKA_VERSION
 from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost
 from tests.bench.catch_up import Load
 from tests.bench.distance import Distance
-from tests.bench.link import Link
 from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
 from tests.bench.usage import Usage
 from tests.harness import topics
+from tests.harness.link import Link
 from tests.harness.waiting import until
 
 Result = dict[str, object]

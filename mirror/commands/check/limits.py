@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
+from mirror.commands.check.distance import RECEIVED, SENT, distance
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.naming import some_of
@@ -40,6 +41,12 @@ class LimitChecks:
             yield _hidden(flow.source.alias, "which batches are too large for the target")
         elif theirs is not None:
             yield self._sizes(int(ours["message.max.bytes"]), int(theirs["message.max.bytes"]))
+        for cluster, (_, description), settings, buffer in (
+            (flow.source, self._source, ours, SENT),
+            (flow.target, self._target, theirs, RECEIVED),
+        ):
+            if found := distance(cluster.alias, description.addresses[0], settings or {}, buffer):
+                yield found
 
     def _transaction_timeout(self, broker: Mapping[str, str]) -> Finding:
         longest, ours = int(broker["transaction.max.timeout.ms"]) / 1000, self._flow.transaction_timeout
