@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import internal_consumer
+from mirror.kafka.clients import LOOK, internal_consumer
 from mirror.model import Partition
 from mirror.settings import Flow
 
 TIMEOUT = 20.0  # seconds without an answer
+AT_ONCE = 1_000  # records in memory, whatever their size
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class RecordCounter:
 
     def __init__(self, flow: Flow) -> None:
         self._alias = flow.target.alias
-        self._consumer = internal_consumer(flow.target, flow.group, fetch_wait=0.01)
+        self._consumer = internal_consumer(flow.target, flow.group, fetch_wait=0.01, at_once=LOOK)
 
     def close(self) -> None:
         """End the client."""
@@ -50,7 +51,7 @@ class RecordCounter:
         found: list[int] = []
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            for message in self._consumer.consume(min(most, 10_000), 0.1):
+            for message in self._consumer.consume(min(most, AT_ONCE), 0.1):
                 error, offset = message.error(), int(message.offset() or 0)
                 if (str(message.topic()), message.partition()) != remote or offset < begin:  # from the last range
                     continue

@@ -24,6 +24,7 @@ Properties = Mapping[str, Any]
 INTERNAL_MAX = 8 * 2**20  # most bytes of a record on mirror's own topics
 FETCH_MAX = 8 * 2**20  # most bytes in one answer of the source
 QUEUE_RECORDS = 100  # librdkafka fetches more while it holds fewer records than these
+LOOK = 2**10  # bytes of a partition in an answer, for who looks at few records and not at what they have
 OnError = Callable[[KafkaError], None]
 
 # The logger for librdkafka's own lines: by default only those that the user's `log_level` or `debug` asks for.
@@ -159,15 +160,19 @@ def internal_consumer(
     metadata: Any = None,
     fetch_wait: float = 0.5,
     stable: bool = True,
+    at_once: int = 0,
 ) -> Consumer:
-    """A consumer for one of mirror's own topics. It reports when it has reached the end.
+    """A consumer for one of mirror's own topics, or for a look at others. It reports when it has reached the end.
 
     The logger `metadata` gets the debug lines about metadata, which report a recreated topic. A broker waits for
     `fetch_wait` seconds before it answers that there is nothing to read. With `stable` False it also gets what was not
-    committed.
+    committed. `at_once` is how many bytes of a partition an answer has, and one batch at least: they may be compressed,
+    and librdkafka counts no headers, so more could take any memory.
     """
     config = {**_consumer_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
-    config["fetch.wait.max.ms"] = round(1_000 * fetch_wait)
+    config |= {"fetch.wait.max.ms": round(1_000 * fetch_wait), "queued.min.messages": QUEUE_RECORDS}
+    if at_once:
+        config["fetch.message.max.bytes"] = at_once
     if not stable:
         config["isolation.level"] = "read_uncommitted"
     if metadata is not None:

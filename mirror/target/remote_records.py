@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.kafka.client_errors import is_away, is_lasting
-from mirror.kafka.clients import internal_consumer
+from mirror.kafka.clients import LOOK, internal_consumer
 from mirror.kafka.renewed import close_apart
 from mirror.settings import Flow
 
@@ -28,7 +28,7 @@ def with_records(flow: Flow, asked: Iterable[RemotePartition]) -> set[RemotePart
     found: set[RemotePartition] = set()
     if not open_:
         return found
-    consumer = internal_consumer(flow.target, flow.group)
+    consumer = internal_consumer(flow.target, flow.group, at_once=LOOK)
     try:
         consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in sorted(open_)])
         deadline = time.monotonic() + TIMEOUT
@@ -63,7 +63,7 @@ def count_between(flow: Flow, where: RemotePartition, first: int, end: int, max_
 
     It counts no further than `max_records`, so that millions of records take no longer. Markers do not count.
     """
-    consumer = internal_consumer(flow.target, flow.group, stable=False)
+    consumer = internal_consumer(flow.target, flow.group, stable=False, at_once=LOOK)
     found = 0
     try:
         consumer.assign([TopicPartition(*where, first)])
