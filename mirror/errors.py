@@ -171,10 +171,15 @@ class SourceDataLost(PartitionError):
 class DecisionNeeded(PartitionError):
     """The position, or the topic that holds the copy, is not what it was: going on could lose or double records.
 
-    The partition is blocked until a person decides with `mirror resume`.
+    The partition is blocked until a person decides with `mirror resume`. `took` are the seconds for which the task has
+    looked in vain for what the decision that was made needs: it looks again later.
     """
 
     blocked = True
+
+    def __init__(self, message: str, took: float = 0.0) -> None:
+        super().__init__(message)
+        self.took = took
 
 
 class TaskHung(MirrorError):
