@@ -31,6 +31,7 @@ MirrorError
 │   ├── Unsupported          partition: leaves the batch path; command: uses librdkafka, or says what it can't check
 │   ├── Unavailable          the request is tried again with back-off for a while
 │   │   └── Unanswered           the request may have taken effect: mirror looks for that before another try
+│   ├── LoginRefused         a broker refuses the login: as if the cluster did not answer
 │   ├── Refused              a broker's error code that does not pass by itself; the source's: partition: leaves the
 │   │                        batch path
 │   └── Malformed            an answer breaks Kafka's protocol; or a record batch: its partition leaves the batch path
@@ -170,10 +171,15 @@ class SourceDataLost(PartitionError):
 class DecisionNeeded(PartitionError):
     """The position, or the topic that holds the copy, is not what it was: going on could lose or double records.
 
-    The partition is blocked until a person decides with `mirror resume`.
+    The partition is blocked until a person decides with `mirror resume`. `took` are the seconds for which the task has
+    looked in vain for what the decision that was made needs: it looks again later.
     """
 
     blocked = True
+
+    def __init__(self, message: str, took: float = 0.0) -> None:
+        super().__init__(message)
+        self.took = took
 
 
 class TaskHung(MirrorError):
@@ -245,8 +251,17 @@ class Unanswered(Unavailable):
     """
 
 
+class LoginRefused(WireError):
+    """A broker refuses the login. Another password may come, or a new token: it is as if the cluster did not answer.
+
+    A broker that has just started may not know the users yet.
+    """
+
+    away = True
+
+
 class Refused(WireError):
-    """A broker refuses the request, or the login, with an error code that does not pass by itself.
+    """A broker refuses the request with an error code that does not pass by itself.
 
     If the source refuses, the partition leaves the batch path: the record path has the policies for that.
     """

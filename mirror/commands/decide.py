@@ -6,6 +6,7 @@ A decision is no order: partitions that somebody has paused stay paused.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from mirror.commands.obeyed import Obeyed
 from mirror.commands.pause import check_scope
 from mirror.commands.status import ReportedFlow, ReportedPartition, ask_status
 from mirror.control.control_topics import ControlWriter, StatusReader
-from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, UNFINDABLE, Choice, Decision
+from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Choice, Decision
 from mirror.control.orders import Scope
 from mirror.control.partition_state import State
 from mirror.control.reports import Report
@@ -72,7 +73,8 @@ def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float
     found = ask_status(flow)
     undecided = waiting(found.partitions, scope, choice)
     incidents = {Partition(p.topic, p.partition): p.incident for p in undecided if p.incident is not None}
-    decisions = [Decision(partition, incident, choice, offset) for partition, incident in incidents.items()]
+    request = uuid.uuid4().hex[:16]
+    decisions = [Decision(each, incident, choice, offset, request) for each, incident in incidents.items()]
     if choice == "at":
         _check_offset(flow, [decision.partition for decision in decisions], offset)
     if not decisions:
@@ -112,9 +114,11 @@ def obeys(report: Report, decision: Decision, service_id: str) -> bool:
 
 
 def is_unable(report: Report, decision: Decision) -> bool:
-    """True if the task says that it can't follow this decision, and another one is needed. Pure."""
-    blocked = report.state == State.BLOCKED.value and report.incident == decision.incident
-    return blocked and decision.choice == "continue" and UNFINDABLE in report.reason
+    """True if the task says that it can't follow this decision, and another one is needed. Pure.
+
+    What it says of a decision before this one does not count: meanwhile it may be able to.
+    """
+    return report.incident == decision.incident and report.unfollowed == decision.request != ""
 
 
 def _await(

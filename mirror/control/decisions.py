@@ -19,9 +19,6 @@ LOST_KINDS = ("deleted", "truncated", "recreated", "corrupt", "refused")
 # Reasons to distrust a position: `mirror resume` with --continue, --from-start or --at decides.
 POSITION_KINDS = ("remote_topic", "position_missing", "position_foreign", "position_back", "unknown_records")
 
-# In the reason of a partition whose task can't follow --continue: by these words `mirror resume` recognizes it.
-UNFINDABLE = "--continue can't find where the copy in"
-
 Choice = Literal["skip", "continue", "start", "at"]
 
 
@@ -41,12 +38,16 @@ class Incident(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An operator's decision about one incident of a partition. `offset` is used by the choice `at` only."""
+    """An operator's decision about one incident of a partition. `offset` is used by the choice `at` only.
+
+    `request` tells it from one that was the same before: a task may follow this one, though it could not follow that.
+    """
 
     partition: Partition
     incident: Incident
     choice: Choice
     offset: int = -1
+    request: str = ""  # "": of an older mirror
 
     def key(self) -> bytes:
         """The record key: a partition's newest decision replaces the older ones."""
@@ -54,15 +55,16 @@ class Decision:
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        return json.dumps({"incident": self.incident, "action": self.choice, "offset": self.offset}).encode()
+        raw = {"incident": self.incident, "action": self.choice, "offset": self.offset, "request": self.request}
+        return json.dumps(raw).encode()
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Decision:
         """The decision that `key` and `encode` made. Raises DecodeError."""
         topic, number = key_parts(key, KEY)
         partition = Partition(topic, decode.number_of_key(number))
-        said = decode.fields(decode.parsed(value, VALUE_MAX), _DECIDED)
-        return Decision(partition, said["incident"], said["action"], said["offset"])
+        said = decode.fields(decode.parsed(value, VALUE_MAX), _DECIDED, _ADDED_LATER)
+        return Decision(partition, said["incident"], said["action"], said["offset"], said.get("request", ""))
 
 
 def an_incident(raw: Any) -> Incident:
@@ -82,6 +84,7 @@ _DECIDED: Mapping[str, decode.Check[Any]] = {
     "action": decode.among(get_args(Choice)),
     "offset": decode.integer(-1),
 }
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {"request": decode.name}
 
 
 def doubt(
@@ -146,7 +149,7 @@ def unfindable(explained: str, newest: Position | None, topic: Topic, why: str) 
     happened = explained.partition("; ")[0]
     known = "" if newest is None else f"; the newest position that is known is {newest.offset}"
     choices = "decide with mirror resume --at or --from-start"
-    return f"{happened}; {UNFINDABLE} {topic.remote} ends: {why}{known}; {choices}"
+    return f"{happened}; --continue can't find where the copy in {topic.remote} ends: {why}{known}; {choices}"
 
 
 def is_accepted(incident: Incident, flow: Flow) -> bool:

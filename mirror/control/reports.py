@@ -173,6 +173,7 @@ class Report:
     remote_id: str = ""  # of the position
     resets: int = 0  # of the position
     incident: Incident | None = None  # set if the partition is blocked until an operator decides
+    unfollowed: str = ""  # the request of a decision about it that the task can't follow
     throttled_by: Sequence[Side] = ()  # the clusters whose quotas slow it down
     throttled: bool = False  # our own throttle slows it down
     # Seconds since the Unix epoch: when the source's last stable offset stopped moving below the high watermark.
@@ -269,6 +270,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "remote_id": decode.name,
     "resets": decode.integer(),
     "incident": lambda raw: None if raw is None else an_incident(raw),
+    "unfollowed": decode.name,
     "stuck_since": decode.moment(),
     "held_back": decode.integer(),
     "group": decode.text,

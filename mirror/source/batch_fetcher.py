@@ -9,7 +9,7 @@ from itertools import chain
 
 from mirror.backoff import Backoff
 from mirror.batches.merging import MERGED_MAX
-from mirror.errors import Refused, Unavailable, WireError
+from mirror.errors import LoginRefused, Refused, Unavailable, WireError
 from mirror.model import BATCH_BYTES
 from mirror.source.batch_feed import Feed, Key, Largest, LeaveBatchPath
 from mirror.source.broker_fetches import RETRY, BrokerFetches
@@ -103,9 +103,9 @@ class BatchFetcher:
                 if self.cluster.topic_id(feed.topic.name) != feed.topic.id:
                     feed.end(LeaveBatchPath("recreated", feed.position))
                     return
-            except Unavailable:
+            except (Unavailable, LoginRefused):
                 await asyncio.sleep(backoff.next())
-            except Refused:  # the login, or who may read the topic: the record path has the policies for that
+            except Refused:  # who may read the topic: the record path has the policies for that
                 feed.end(LeaveBatchPath("refused", feed.position))
             except WireError as error:
                 feed.end(error)

@@ -62,8 +62,6 @@ _LASTING = codes(
     "CLUSTER_AUTHORIZATION_FAILED",
     "INVALID_TRANSACTION_TIMEOUT",
 )
-# Another password may come, or a new token: so it is as if the cluster did not answer.
-_LOGIN = codes("SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE")
 
 
 def refusal(what: str, code: int, message: str = "") -> PartitionError:
@@ -80,8 +78,7 @@ def refusal(what: str, code: int, message: str = "") -> PartitionError:
 
 def failed(error: WireError) -> OutcomeUnknown:
     """The error for a request that has failed without such an answer."""
-    away = isinstance(error, Unavailable) or error.code in _LOGIN
-    return OutcomeUnknown(str(error), away, error.code in _LASTING)
+    return OutcomeUnknown(str(error), error.away or isinstance(error, Unavailable), error.code in _LASTING)
 
 
 async def ask(

@@ -41,8 +41,8 @@ def accesses(flow: Flow, throttles: Throttles) -> tuple[Access, Access]:
     source = access({**properties_of(flow.source), **flow.source.consumer})
     target = access({**properties_of(flow.target), **flow.target.producer})
     return (
-        replace(source, on_throttled=throttles.source.note),
-        replace(target, on_throttled=throttles.target.note),
+        replace(source, on_throttled=throttles.source.note, cluster=flow.source.alias),
+        replace(target, on_throttled=throttles.target.note, cluster=flow.target.alias),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mirror.model import MapEnd, Position
 from mirror.records.consumed import Record
+from mirror.records.undecided import Undecided
 from mirror.task.last_entries import LastEntry
 
 
@@ -37,13 +38,6 @@ class Begin:
     downstream: int
     counted: int = 0
     passed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """It can't be told where the copy ends."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

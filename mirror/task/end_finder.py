@@ -7,16 +7,17 @@ from contextlib import closing
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.errors import MirrorError, PartitionError
+from mirror.errors import MirrorError, PartitionError, TransformUnusable
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.renewed import close_apart
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.records.consumed import Record, consumed
 from mirror.records.shared_topics import Shared
 from mirror.records.transformed import transformed
+from mirror.records.undecided import Undecided
 from mirror.settings import Cluster
 from mirror.target.offset_map import Copied
-from mirror.task.copied_end import Begin, Differs, Logs, Matched, Undecided, begin, has_no_more, is_end, match
+from mirror.task.copied_end import Begin, Differs, Logs, Matched, begin, has_no_more, is_end, match
 from mirror.task.last_entries import LastEntry
 from mirror.task.task_services import TaskServices
 from mirror.topic_transform import transform_of
@@ -51,9 +52,18 @@ class EndFinder:
     def find(self, known: Position | None, end: int) -> Position | Undecided:
         """The position, not before the newest one that is known. `end` is the end of the remote partition.
 
-        The partition's last owner was fenced, and no transaction that was open then is open any more. Raises
-        ClusterAway or PartitionError.
+        The partition's last owner was fenced, and no transaction that was open then is open any more. What can't be
+        read decides nothing: it may be read later, but else a person has to be able to decide otherwise. Raises
+        TransformUnusable, with which nothing of the topic can be copied.
         """
+        try:
+            return self._found(known, end)
+        except TransformUnusable:
+            raise
+        except MirrorError as error:
+            return Undecided(str(error))
+
+    def _found(self, known: Position | None, end: int) -> Position | Undecided:
         last = self._last_entry()
         if known is not None and known.topic_id != self._topic.topic_id:
             if last is None:  # nothing of the present topic was copied, and the source does not have the former one
@@ -87,13 +97,8 @@ class EndFinder:
     def _compared(self, begun: Begin, logs: Logs) -> Matched | Undecided:
         source = self._originals(begun.upstream, logs.source_end)
         target = self._own(self._flow.target, self._remote, max(begun.downstream, logs.remote_start), logs.remote_end)
-        try:
-            with closing(source), closing(target):
-                found = match(begun, source, target, timestamps=not self._flow.accept_log_append_time)
-        except PartitionError:  # a transform that can't be used: nothing of the topic can be copied
-            raise
-        except MirrorError as error:  # it may pass, but else a person has to be able to decide otherwise
-            return Undecided(str(error))
+        with closing(source), closing(target):
+            found = match(begun, source, target, timestamps=not self._flow.accept_log_append_time)
         return _foreign(found) if isinstance(found, Differs) else found
 
     def _originals(self, start: int, stop: int) -> Records:

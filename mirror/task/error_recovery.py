@@ -22,6 +22,8 @@ from mirror.errors import (
 )
 
 DECISION_RETRY = 30.0  # seconds before a partition that waits for a decision tries again
+# The same as a multiple of the time that the last try took: it may have read whole logs, and others use the clusters.
+DECISION_REST = 9.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,13 @@ def recovery(error: MirrorError, state: State) -> Recovery:
         becomes=State.PAUSED if paused else State.BLOCKED if error.blocked else State.RETRYING,
         drops_buffer=undecided,
         keeps_incident=paused or isinstance(error, SourceDataLost | PoisonRecord | DecisionNeeded),
-        retry_after=DECISION_RETRY if undecided else None,
+        retry_after=_decision_retry(error) if undecided else None,
     )
+
+
+def _decision_retry(error: MirrorError) -> float:
+    took = error.took if isinstance(error, DecisionNeeded) else 0.0
+    return max(DECISION_RETRY, DECISION_REST * took)
 
 
 def _outcome(error: MirrorError) -> Literal["", "aborted", "unknown"]:

@@ -59,6 +59,7 @@ class PartitionFacts:
         self.state = State.STARTING
         self.reason = ""
         self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
+        self.unfollowed = ""  # the request of the decision about it that can't be followed, if one was made
         self.requested_state: State | None = None  # RELEASED or PAUSED: entered after the running transaction
         self.source_refusal: SourceRefused | None = None  # why the source gives no records
         # Why the consumer can't go on after the buffered records; None: it can.
@@ -174,6 +175,7 @@ class PartitionFacts:
             state=self.state,
             reason=self.reason,
             incident=self.incident,
+            unfollowed=self.unfollowed if self.incident is not None else "",
             position=self.known.position,
             position_topic_id=self.known.topic_id,
             last_commit=self.known.last_commit,

@@ -28,6 +28,7 @@ class PartitionSnapshot:
     last_used: float  # when the producer was last used, monotonic
     throttled_until: float  # monotonic: when the throttle has let records through, or will
     throttle: str  # why it had to wait until then, for people
+    unfollowed: str = ""  # the request of a decision about the incident that can't be followed
 
     def position_is_old(self, now: float) -> bool:
         """True if the position has to be committed again, also for a partition that is paused or can't be copied."""

@@ -22,12 +22,12 @@ from mirror.control.decisions import (
 from mirror.errors import DecisionNeeded, PartitionError
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position
+from mirror.records.undecided import Undecided
 from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.record_transactions import TargetProducer, TransactionSession
 from mirror.target.remote_records import with_records
 from mirror.target.session_marks import is_mapped
 from mirror.target.transactional_producer import TransactionalProducer
-from mirror.task.copied_end import Undecided
 from mirror.task.end_finder import EndFinder
 from mirror.task.known_positions import UPGRADED
 from mirror.task.partition_facts import PartitionFacts
@@ -144,9 +144,10 @@ class TakeOver:
         if incident.kind == "remote_topic" or not is_mapped(flow, facts.partition, topic):
             return newest
         by_others, progressed = found is not None and found.is_handed_back, facts.step_lock.progressed
+        begun = self._services.clock.monotonic()
         at = EndFinder(self._services, facts.partition, topic, progressed, by_others).find(newest, end)
         if isinstance(at, Undecided):
-            self._need_decision(incident, found, at.reason)
+            self._need_decision(incident, found, at.reason, self._services.clock.monotonic() - begun)
         return at
 
     def _chosen_offset(self, choice: Choice) -> int:
@@ -161,11 +162,12 @@ class TakeOver:
             raise PartitionError("the source gives no offsets of the partition")
         return first
 
-    def _need_decision(self, incident: Incident, found: Position | None, why: str = "") -> NoReturn:
-        """Raise DecisionNeeded. `why` says why the one that was made can't be followed."""
-        facts, topic = self._facts, self._topic
+    def _need_decision(self, incident: Incident, found: Position | None, why: str = "", took: float = 0.0) -> NoReturn:
+        """Raise DecisionNeeded. `why` says why the one that was made can't be followed, which took so many seconds."""
+        facts, topic, made = self._facts, self._topic, self._services.plan.decision(self._facts.partition)
         facts.incident = incident
+        facts.unfollowed = made.request if why and made is not None else ""
         explained = explain(incident, found, topic, self._services.flow.group)
         said = unfindable(explained, facts.known.newest, topic, why) if why else explained
         facts.known.not_believed()
-        raise DecisionNeeded(said)
+        raise DecisionNeeded(said, took)

@@ -118,6 +118,7 @@ class Reporter:
             remote_id=seen.position.remote_id,
             resets=seen.position.resets,
             incident=seen.incident,
+            unfollowed=seen.unfollowed,
             position=seen.position.offset,
             lag=lag,
             behind_since=self._behind_since(copier, lag),

@@ -71,6 +71,11 @@ class Access:
     login: Login | None = field(repr=False)
     on_throttled: Callable[[float], object] = field(repr=False, default=lambda _: None)
     batch_max: int = int(_BATCH_MAX)  # bytes
+    cluster: str = ""  # what people call it; "": errors say only the broker's address
+
+    def name_of(self, address: Address) -> str:
+        """A broker as errors name it."""
+        return f"{address[0]}:{address[1]}" + (f" of {self.cluster}" if self.cluster else "")
 
 
 def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> Access:

@@ -32,6 +32,10 @@ class Login:
     password: str = field(repr=False)
     tokens: TokenSource | None = field(default=None, repr=False)
 
+    def is_of_same_user(self, other: Login | None) -> bool:
+        """True if a connection that one has logged in may log in again with the other."""
+        return other is not None and (self.mechanism, self.user) == (other.mechanism, other.user)
+
     def exchange(self) -> Exchange:
         """The messages of one login. Blocks while a token is fetched. Raises WireError."""
         if self.tokens:

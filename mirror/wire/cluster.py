@@ -195,10 +195,13 @@ class Cluster:
         return {address: len(pool) for address, pool in self._pools.items()}
 
     def renew(self, access: Access) -> None:
-        """Connect in this way from now on, to the same cluster. Connections that are open stay as they are."""
+        """Connect in this way from now on, to the same cluster. Connections that are open stay open.
+
+        Where a login on them ends, the next one is made in this way, too.
+        """
         self._access = access
         for pool in self._pools.values():
-            pool.access = access
+            pool.renew(access)
 
     def close(self) -> None:
         """Close all connections, and fail whoever waits. No other is opened any more."""

@@ -39,9 +39,9 @@ class Connection:
     """
 
     def __init__(self, stream: Stream, address: Address, access: Access) -> None:
-        self.name = f"{address[0]}:{address[1]}"
+        self.name = access.name_of(address)
         self.abilities = Abilities({API_VERSIONS.key: (0, API_VERSIONS.last)})
-        self._access = access
+        self.access = access  # also of the next login, on the same connection
         self._client = access.client.encode()
         self._loop = asyncio.get_running_loop()
         self.opened_at = self.used_at = self._loop.time()
@@ -68,8 +68,7 @@ class Connection:
     @classmethod
     async def open(cls, address: Address, access: Access) -> Self:
         """Connect and log in. Raises WireError."""
-        name = f"{address[0]}:{address[1]}"
-        with failed(name, "can't be reached"):
+        with failed(access.name_of(address), "can't be reached"):
             stream = await Stream.open(address, access, TIMEOUT)
         found = cls(stream, address, access)
         try:
@@ -131,13 +130,10 @@ class Connection:
         if self._closed:
             raise Unavailable(str(self._closed))
         sent: Sent[T] = Sent(request, self.version(request.api), self._loop.create_future())
-        self.used_at = now = self._loop.time()
-        if now >= self._login_until and not self._logging_in:
-            self._logging_in = self._loop.create_task(self._log_in_again())
-        if self._logging_in or self._held or now < self._quiet_until:
-            self._held.append(sent)
-        else:
-            self._transmit(sent)
+        self.used_at = self._loop.time()
+        self._held.append(sent)
+        if self.used_at >= self._quiet_until:
+            self._release()
         return sent.future
 
     async def ask(self, request: Request[T]) -> T:
@@ -151,11 +147,11 @@ class Connection:
             self.abilities = await self.ask(api_versions())
 
     async def _log_in(self) -> None:
-        if self._access.login:
+        if self.access.login:
             begun = self._loop.time()
             with failed(self.name, "can't be logged in to"):
                 async with asyncio.timeout(LOGIN_MAX):
-                    lasts = await authenticate(self._now, self._access.login, self.name)
+                    lasts = await authenticate(self._now, self.access.login, self.name)
             self._login_until = begun + RENEWED_AFTER * lasts if lasts else float("inf")
 
     async def _now(self, request: Request[T]) -> T:
@@ -175,7 +171,7 @@ class Connection:
                 raise
         else:
             self._logging_in = None
-            self._release()
+            self._release(logged_in=True)
 
     def _transmit(self, sent: Sent[Any]) -> None:
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
@@ -196,12 +192,16 @@ class Connection:
         if not self._closed:
             self._guarded(lambda: self._stream.write(self._out))
 
-    def _release(self) -> None:
-        """Send what was held back, unless we have to wait longer."""
+    def _release(self, logged_in: bool = False) -> None:
+        """Send what was held back, unless we have to wait longer, or to log in before it."""
+        now = self._loop.time()
         if self._closed or self._logging_in or not self._held:
             return
-        if (left := self._quiet_until - self._loop.time()) > 0:
-            self._loop.call_later(left, self._release)
+        if now < self._quiet_until:
+            self._loop.call_at(self._quiet_until, self._release)
+            return
+        if now >= self._login_until and not logged_in:  # however short it was: what waits is sent after one login
+            self._logging_in = self._loop.create_task(self._log_in_again())
             return
         while self._held:
             held = self._held.popleft()
@@ -289,7 +289,7 @@ class Connection:
         if not sent.future.done():
             sent.future.set_result(found)
         if throttled > 0:
-            self._access.on_throttled(throttled / 1000)
+            self.access.on_throttled(throttled / 1000)
             self._quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
             self._loop.call_at(self._quiet_until, self._release)
         if self.retired:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Protocol, TypeVar
 
-from mirror.errors import Refused
+from mirror.errors import LoginRefused
 from mirror.text import listed, said
 from mirror.wire.auth import Exchange, Login, bearer_token
 from mirror.wire.error_codes import CODES, name_of
@@ -30,9 +30,9 @@ async def authenticate(ask: Ask, login: Login, name: str) -> float:
     error, offered = await ask(sasl_handshake(login.mechanism))
     if error == CODES["UNSUPPORTED_SASL_MECHANISM"]:
         shown = listed([said(each) for each in offered], OFFERED_MAX, ", ")
-        raise Refused(f"{name} does not offer {login.mechanism}, but {shown}", error)
+        raise LoginRefused(f"{name} does not offer {login.mechanism}, but {shown}", error)
     if error:
-        raise Refused(f"{name} refuses {login.mechanism}: {name_of(error)}", error)
+        raise LoginRefused(f"{name} refuses {login.mechanism}: {name_of(error)}", error)
     # A token may have to be fetched, and SCRAM's hashes take some milliseconds.
     exchange = await asyncio.to_thread(login.exchange)
     message, lasts = next(exchange), 0
@@ -42,7 +42,7 @@ async def authenticate(ask: Ask, login: Login, name: str) -> float:
         if reply.error:
             repeats = any(each in reply.message for each in secrets)
             why = "" if repeats else said(reply.message)
-            raise Refused(f"{name} refuses the login: {why or name_of(reply.error)}", reply.error)
+            raise LoginRefused(f"{name} refuses the login: {why or name_of(reply.error)}", reply.error)
         lasts = reply.lasts
         more = await asyncio.to_thread(_next, exchange, reply.answer)
         if more is None:

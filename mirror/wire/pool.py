@@ -67,9 +67,16 @@ class Connections:
         try:
             found = await self._pool.open()
             self._open.append(found)
+            self.renew(self._pool.access)  # which may have changed meanwhile
             return found
         finally:
             self._opening = [each for each in self._opening if each is not task]
+
+    def renew(self, access: Access) -> None:
+        """Log in so again where a login ends, but only as the same user: brokers refuse any other one (KIP-368)."""
+        for each in self._open:
+            if each.access.login and each.access.login.is_of_same_user(access.login):
+                each.access = access
 
     def close(self, reason: WireError | None = None) -> None:
         """Close all connections, and open none that were being opened."""
@@ -110,6 +117,12 @@ class Pool:
         if purpose not in self._by_purpose:
             self._by_purpose[purpose] = Connections(self, most)
         return self._by_purpose[purpose]
+
+    def renew(self, access: Access) -> None:
+        """Connect, and log in again on connections that are open, in this way from now on."""
+        self.access = access
+        for each in self._by_purpose.values():
+            each.renew(access)
 
     def permit(self) -> None:
         """Raise the last failure again while no attempt is permitted."""

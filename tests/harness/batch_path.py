@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
 
+from mirror import settings
 from mirror.clock import Clock
 from mirror.config.load import load
 from mirror.control.reports import Counters
 from mirror.errors import MirrorError
 from mirror.model import BATCH_BYTES, Partition, Topic
-from mirror.settings import Flow
 from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_memory import MemoryBounds
@@ -26,7 +26,7 @@ from mirror.task.batch_services import BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.ownership import Ownership
 from mirror.task.rate_limits import RateLimits, Turns
-from mirror.wire.access import access
+from mirror.wire.access import Access, access
 from mirror.wire.cluster import Cluster
 from tests.harness import oracle, topics
 from tests.harness.constant_plan import ConstantPlan
@@ -38,7 +38,7 @@ from tests.harness.waiting import PATIENCE
 class BatchPath:
     """A topic with its remote topic, and the flow that copies it. These and the flow's own topics exist."""
 
-    flow: Flow
+    flow: settings.Flow
     topic: str
     remote: str
     partitions: int = 1
@@ -48,6 +48,7 @@ class BatchPath:
     left: dict[int, LeaveBatchPath] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     books: dict[int, Books] = field(default_factory=dict)
+    logins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by alias: how the copiers reach a cluster
     connections: int = 0  # most to one broker
     held: int = 0  # most bytes of answers
 
@@ -88,7 +89,7 @@ class BatchPath:
         return self.books[number].known.offset if number in self.books else -1
 
     async def _run(self, until: Callable[[], bool]) -> None:
-        source, target = (Cluster(access(each.properties)) for each in (self.flow.source, self.flow.target))
+        source, target = (Cluster(self._access(each)) for each in (self.flow.source, self.flow.target))
         fetcher, clock = BatchFetcher(source, self.memory), Clock()
         ids = topics.topic_id(self.source, self.topic), topics.topic_id(self.target, self.remote)
         plan = ConstantPlan(self.flow, batch_bytes=self.largest)
@@ -115,6 +116,10 @@ class BatchPath:
             await fetcher.stop()
             source.close()
             target.close()
+
+    def _access(self, cluster: settings.Cluster) -> Access:
+        how = access({**cluster.properties, **self.logins.get(cluster.alias, {})})
+        return replace(how, cluster=cluster.alias)
 
     async def _keep_on(self, services: BatchServices, topic: Topic, number: int) -> None:
         """What an owner does after an error: take over again. As a new task it has read no position and no report."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from mirror.demo.brokers import LocalCluster
 from tests.failpoints.arm import Failpoints
 from tests.harness import topics
 from tests.harness.command import answer
-from tests.harness.load import Made
+from tests.harness.load import Made, producer
 from tests.harness.load import produce as write
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, Service
+from tests.harness.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_path]  # whoever doubts a position decides on the record path
 
@@ -148,6 +150,18 @@ def kill_after_commits_that_nobody_has_reported(flow: Flow, copied: list[str]) -
     flow.service.close()
 
 
+@contextlib.contextmanager
+def a_transaction_that_hangs_on_the_offset_map(flow: Flow) -> Iterator[None]:
+    """While it is open, nobody can tell where the map ends."""
+    stranger = producer(flow.pair.target, transactional_id=flow.pair.alias, transaction_timeout_ms=900_000)
+    stranger.init_transactions(PATIENCE)
+    stranger.begin_transaction()
+    stranger.produce(f"mirror-offset-map.{flow.pair.alias}.internal", b"", b"no entry", partition=0)
+    assert stranger.flush(PATIENCE) == 0
+    yield
+    stranger.abort_transaction(PATIENCE)
+
+
 def a_copy_with_a_record_of_somebody_else_is_left_to_people(flow: Flow, topic: str, copied: int) -> None:
     said = flow.service.wait_for(
         "told", lambda: [each["reason"] for each in flow.service.find(BLOCKED, topic=topic) if "ends" in each["reason"]]
@@ -155,7 +169,10 @@ def a_copy_with_a_record_of_somebody_else_is_left_to_people(flow: Flow, topic: s
     assert f"--continue can't find where the copy in {flow.pair.remote(topic)} ends: its record at offset" in said
     assert "somebody else has written there" in said and said.endswith("decide with mirror resume --at or --from-start")
     assert flow.values(topic)[copied:] == [b"somebody else's"], "nothing was copied"
-    flow.resume("--topic", topic, "--partition", 0, "--at", copied)
+    with a_transaction_that_hangs_on_the_offset_map(flow):
+        said = flow.resume("--topic", topic, "--continue", code=1)
+        assert "is held by an open transaction" in said["unable"][f"{topic}-0"], "not what was said before"
+        flow.resume("--topic", topic, "--partition", 0, "--at", copied)
     wanted = flow.wanted(topic)
     wanted.insert(copied, b"somebody else's")
     flow.service.wait_for("gone on", lambda: flow.values(topic) == wanted)

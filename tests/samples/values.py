@@ -85,7 +85,7 @@ DECISIONS = (
     Decision(Partition("orders", 3), Incident("truncated", HERE, "", 41, 2), "skip"),
     Decision(Partition("orders", 0), Incident("remote_topic", HERE, THERE), "start"),
     Decision(Partition("orders", 1), Incident("position_foreign", HERE, THERE, 7), "at", 9),
-    Decision(Partition("a.b_c-d", 2_147_483_647), Incident("unknown_records", HERE), "continue"),
+    Decision(Partition("a.b_c-d", 2_147_483_647), Incident("unknown_records", HERE), "continue", request=TASK),
 )
 SIGNS = (Sign(LEADER, "mirror-5d8f-x2k7q"),)
 VERIFICATIONS = (Verification(1_790_000_000.5, False, 12_345_678_901, 3, 7),)
@@ -138,6 +138,7 @@ REPORT = Report(
 REPORTS = (
     REPORT,
     replace(REPORT, state="blocked", reason="lost: décidez", incident=Incident("deleted", HERE, THERE, 41, 2)),
+    replace(REPORT, state="blocked", incident=Incident("unknown_records", HERE), unfollowed=TASK),
     Report(LEADER, TASK, 1, Partition("t", 0), "primary.t", "starting", "", -1, -1, -1.0, 0.0, Counters()),
 )
 POSITIONS = (

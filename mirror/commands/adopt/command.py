@@ -15,7 +15,6 @@ from mirror.commands.adopt import stopping, topic_reader
 from mirror.commands.adopt.committing import MOVED, commit
 from mirror.commands.adopt.comparison import Comparer, Logs
 from mirror.commands.adopt.selection import AdoptResult, Candidate, Known, select
-from mirror.commands.adopt.tail import Undecided
 from mirror.commands.status import read_status
 from mirror.commands.text_table import Cell, table
 from mirror.control.reported_positions import reported_positions
@@ -24,6 +23,7 @@ from mirror.groups.selected import selected
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
 from mirror.naming import ReplicationPolicy
+from mirror.records.undecided import Undecided
 from mirror.settings import Cluster, Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Sync, Written

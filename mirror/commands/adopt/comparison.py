@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mirror.commands.adopt.selection import Candidate
-from mirror.commands.adopt.tail import Before, Found, Numbered, Undecided, find_position
+from mirror.commands.adopt.tail import Before, Found, Numbered, find_position
 from mirror.commands.verify.digests import Digester, RecordDigest, Stretch
 from mirror.commands.verify.record_reader import obstacle
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
+from mirror.records.undecided import Undecided
 from mirror.settings import Flow
 
 SPAN = 20_000  # offsets that are read at once when the position is looked for

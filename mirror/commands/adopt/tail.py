@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mirror.records.undecided import Undecided
 from mirror.text import plural
 
 Numbered = tuple[int, bytes]  # a source record: its offset and its digest
@@ -20,13 +21,6 @@ class Found:
 
     position: int
     compared: int
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """It can't be told what the next record to copy is."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from mirror.commands.decide import DecisionOutcome, is_unable, line, obeys, waiting
 from mirror.commands.status import ReportedPartition
-from mirror.control.decisions import UNFINDABLE, Choice, Decision, Incident
+from mirror.control.decisions import Choice, Decision, Incident
 from mirror.control.orders import Scope
 from mirror.model import Partition
 from tests.unit.control.test_reports import report
@@ -73,11 +73,13 @@ def test_when_a_task_obeys() -> None:
 
 
 def test_a_task_may_say_that_it_can_t_follow_a_decision() -> None:
-    decision = Decision(Partition("t", 0), GONE, "continue")
-    here = replace(report(7), state="blocked", incident=GONE, reason=f"it is gone; {UNFINDABLE} a.t ends: why")
+    decision = Decision(Partition("t", 0), GONE, "continue", request="second")
+    here = replace(report(7), state="blocked", incident=GONE, unfollowed="second")
     assert is_unable(here, decision)
-    assert not is_unable(replace(here, reason="it is gone; decide"), decision), "it has not tried yet"
-    assert not is_unable(here, replace(decision, choice="at")) and not is_unable(replace(here, incident=LOST), decision)
+    assert not is_unable(replace(here, unfollowed=""), decision), "it has not tried yet"
+    assert not is_unable(replace(here, unfollowed="first"), decision), "it was another one that it could not follow"
+    assert not is_unable(replace(here, incident=LOST), decision)
+    assert not is_unable(replace(here, unfollowed=""), replace(decision, request="")), "of an older mirror"
     said = DecisionOutcome(
         flow="a->b",
         scope=Scope("t"),

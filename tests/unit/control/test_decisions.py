@@ -103,9 +103,11 @@ words = st.text("ab/+=-_", max_size=5)
 incidents = st.builds(Incident, words, words, words, st.integers(-1, 2**63 - 1), st.integers(0, 9))
 
 
-@given(st.builds(Partition, st.sampled_from(["a", "b.c"]), st.integers(0, 9)), incidents, st.integers(-1, 2**63 - 1))
-def test_a_decision_survives_encoding(partition: Partition, incident: Incident, offset: int) -> None:
-    decision = Decision(partition, incident, "at", offset)
+@given(
+    st.builds(Partition, st.sampled_from(["a", "b.c"]), st.integers(0, 9)), incidents, st.integers(-1, 2**63 - 1), words
+)
+def test_a_decision_survives_encoding(partition: Partition, incident: Incident, offset: int, request: str) -> None:
+    decision = Decision(partition, incident, "at", offset, request)
     assert Decision.decode(decision.key(), decision.encode()) == decision
 
 

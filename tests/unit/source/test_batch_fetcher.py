@@ -14,7 +14,7 @@ import pytest
 from mirror.batches.codecs import LZ4
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
-from mirror.errors import Malformed, Refused, Unavailable, WireError
+from mirror.errors import LoginRefused, Malformed, Refused, Unavailable, WireError
 from mirror.source import batch_fetcher, batch_reading, broker_fetches
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
@@ -853,7 +853,7 @@ def test_a_topic_that_was_created_again() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("where", ["metadata", "login", "fetch"])
+@pytest.mark.parametrize("where", ["metadata", "fetch"])
 def test_what_only_a_person_can_end_is_for_the_record_path(where: str) -> None:
     """It has the policies for that. If the partition were taken over again and again, the target would suffer."""
 
@@ -861,14 +861,32 @@ def test_what_only_a_person_can_end_is_for_the_record_path(where: str) -> None:
         async with fetching() as (fetcher, source):
             if where == "metadata":
                 source.unknown = Refused("no", CODES["TOPIC_AUTHORIZATION_FAILED"])
-            elif where == "login":
-                source.refused = Refused("no", CODES["SASL_AUTHENTICATION_FAILED"])
             feed = fetcher.open(TOPIC, 0, 5)
             if where == "fetch":
                 _, future = await source.asked.get()
                 future.set_result(reply(error=CODES["CLUSTER_AUTHORIZATION_FAILED"]))
             with pytest.raises(LeaveBatchPath, match="refused at offset 5"):
                 await taken(feed)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("where", ["metadata", "fetch"])
+def test_a_refused_login_is_like_a_source_that_does_not_answer(where: str) -> None:
+    """The partition waits on the batch path, and goes on with another password."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            refused = LoginRefused("no", CODES["SASL_AUTHENTICATION_FAILED"])
+            if where == "metadata":
+                source.unknown = refused
+            else:
+                source.refused = refused
+            feed = fetcher.open(TOPIC, 0, 5)
+            await asyncio.sleep(0.2)
+            assert not feed.ended and source.asked.empty()
+            source.unknown = source.refused = None
+            await source.asked.get()
 
     asyncio.run(run())
 

@@ -9,7 +9,7 @@ import pytest
 
 from mirror.batches.headers import TRANSACTIONAL
 from mirror.batches.records import Content
-from mirror.errors import OutcomeUnknown, PositionUnstable, ProducerFenced, Unanswered, Unsupported
+from mirror.errors import LoginRefused, OutcomeUnknown, PositionUnstable, ProducerFenced, Unanswered, Unsupported
 from mirror.model import Position, Topic
 from mirror.target import batch_take_over, coordination
 from mirror.target.batch_take_over import Owner, TakenOver, take_over
@@ -212,7 +212,6 @@ def test_a_broker_that_has_just_started_is_asked_again() -> None:
     [
         ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", False, True),
         ("TOPIC_AUTHORIZATION_FAILED", False, True),
-        ("SASL_AUTHENTICATION_FAILED", True, False),  # another password may come: as on the record path
         ("LEADER_NOT_AVAILABLE", True, False),
         ("UNKNOWN_SERVER_ERROR", False, False),
     ],
@@ -230,6 +229,22 @@ def test_what_a_refused_question_means(code: str, away: bool, blocked: bool, ask
         with pytest.raises(OutcomeUnknown, match=f"it was answered with {code}") as raised:
             await taking(target)
         assert (raised.value.away, raised.value.blocked) == (away, blocked)
+
+    asyncio.run(run())
+
+
+def test_a_refused_login_is_like_a_cluster_that_does_not_answer() -> None:
+    """Another password may come: as on the record path."""
+
+    async def run() -> None:
+        async def refused(*_: object) -> None:
+            raise LoginRefused("bad password", CODES["SASL_AUTHENTICATION_FAILED"])
+
+        target = Target()
+        target.any = refused  # type: ignore[assignment]
+        with pytest.raises(OutcomeUnknown, match="bad password") as raised:
+            await taking(target)
+        assert (raised.value.away, raised.value.blocked) == (True, False)
 
     asyncio.run(run())
 

@@ -8,7 +8,8 @@ import pytest
 
 from mirror.model import MapEnd, Position
 from mirror.records.consumed import Record
-from mirror.task.copied_end import Begin, Differs, Logs, Matched, Undecided, begin, has_no_more, is_end, match
+from mirror.records.undecided import Undecided
+from mirror.task.copied_end import Begin, Differs, Logs, Matched, begin, has_no_more, is_end, match
 from mirror.task.last_entries import LastEntry
 
 # Upstream 100 to 109 are at 200 to 209 and have the last entry, a marker follows.

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.batches.records import Content, encode
-from mirror.errors import MirrorError, PartitionError, PositionUnstable, TransformUnusable
+from mirror.errors import ClusterAway, MirrorError, PartitionError, PositionUnstable, TransformUnusable
 from mirror.kafka.provenance import NAME
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.records.consumed import Record
+from mirror.records.undecided import Undecided
 from mirror.settings import Flow
 from mirror.target import offset_map
 from mirror.target.offset_map import Copied
 from mirror.task import end_finder
-from mirror.task.copied_end import Undecided
 from mirror.task.end_finder import EndFinder
 from mirror.task.last_entries import LastEntry, _Newest
 from tests.unit.groups.test_translation import OTHERS, Target, sources, steps
@@ -51,7 +51,6 @@ class World:
     calls: list[str] = field(default_factory=list)
     read: set[str] = field(default_factory=set)  # the aliases of clusters that records were read from
     clusters = ("id-a", "id-b")
-    fails: Exception | None = None
     by_others: bool = False
 
     def find(self, known: Position | None) -> Position | Undecided:
@@ -61,8 +60,6 @@ class World:
 
     def await_no_open_transaction(self, *where: object) -> int:
         self.calls.append(f"settled {where}")
-        if self.fails:
-            raise self.fails
         return 0
 
     def of(self, _: Flow, copied: Copied, progressed: Callable[[], None]) -> LastEntry | None:
@@ -304,27 +301,44 @@ def test_a_compacted_topic_has_an_entry_for_each_transaction() -> None:
     assert found == replace(KNOWN, map_end=None)
 
 
-def test_a_source_that_gives_no_offsets_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(World, "offsets", lambda *_, **__: {})
-    with pytest.raises(PartitionError, match="gives no offsets"):
-        find(made(), KNOWN)
+AWAY = ClusterAway("backup", "timed out")
 
 
-def test_what_an_open_transaction_may_hide_is_waited_for() -> None:
-    with pytest.raises(PositionUnstable):
-        find(made(fails=PositionUnstable("held")), KNOWN)
-
-
-def test_records_that_can_t_be_read_leave_the_choice_to_people() -> None:
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("await_no_open_transaction", PositionUnstable("a transaction hangs on the map")),
+        ("await_no_open_transaction", AWAY),
+        ("of", AWAY),
+        ("bounds", PartitionError("no end of primary.t-0")),
+        ("offsets", AWAY),
+        ("consumed", MirrorError("t-0 on backup can't be read: damaged")),
+    ],
+)
+def test_what_can_t_be_read_leaves_the_choice_to_people(
+    method: str, error: MirrorError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the partition would only be retried, and nobody could decide otherwise."""
 
-    def unreadable(_: World, __: object, alias: str, *___: object) -> Iterable[Record]:
-        raise MirrorError(f"t-0 on {alias} can't be read: damaged")
+    def fails(*_: object, **__: object) -> Any:
+        raise error
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(World, "consumed", unreadable)
-        found = find(made(), KNOWN)
-    assert found == Undecided("t-0 on backup can't be read: damaged")
+    monkeypatch.setattr(World, method, fails)
+    assert find(made(), KNOWN) == Undecided(str(error))
+
+
+def test_nor_does_a_source_without_offsets_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "offsets", lambda *_, **__: {})
+    assert find(made(), KNOWN) == Undecided("the source gives no offsets of the partition")
+
+
+def test_a_defect_of_ours_is_no_reason_to_ask_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(World, "bounds", fails)
+    with pytest.raises(ZeroDivisionError):
+        find(made(), KNOWN)
 
 
 def test_a_transform_that_can_t_be_used_stops_the_partition() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import KafkaError
 
@@ -58,6 +60,8 @@ TABLE: list[tuple[MirrorError, Recovery]] = [
     (PositionUnstable("x"), follows(RETRYING)),
     (SourceDataLost("x"), DECIDE),
     (DecisionNeeded("x"), DECIDE),
+    (DecisionNeeded("x", took=1.0), DECIDE),
+    (DecisionNeeded("x", took=100.0), replace(DECIDE, retry_after=900.0)),
     (ClusterAway("backup", "x"), follows(RETRYING)),
 ]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mirror.control.decisions import UNFINDABLE, Choice, Decision, Incident
+from mirror.control.decisions import Choice, Decision, Incident
 from mirror.control.partition_state import State
 from mirror.model import MapEnd, Partition, Position
+from mirror.records.undecided import Undecided
 from mirror.task import partition_take_over
-from mirror.task.copied_end import Undecided
 from mirror.task.copier import RecordCopier
 from mirror.task.events import DecisionMade
 from mirror.task.known_positions import StartPoint
@@ -27,6 +27,8 @@ class Deciding(World):
     """A world in which a person decides, and what the target shows of the copy's end."""
 
     made: Decision | None = None
+    requests = 0
+    takes = 0.0  # seconds to look for the end
     found: Position | Undecided = FURTHER
 
     def decision(self, _: Partition) -> Decision | None:  # type: ignore[override]
@@ -35,7 +37,8 @@ class Deciding(World):
     def decide(self, copier: RecordCopier, choice: Choice, offset: int = -1) -> None:
         incident = copier.snapshot.incident
         assert incident is not None
-        self.made = Decision(Partition("t", 0), incident, choice, offset)
+        self.requests += 1
+        self.made = Decision(Partition("t", 0), incident, choice, offset, str(self.requests))
         copier.post(DecisionMade())
         self.run(0.1)
 
@@ -50,6 +53,7 @@ def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> De
 
         def find(self, known: Position | None, end: int) -> Position | Undecided:
             world.called(f"find {None if known is None else known.offset} {end}")
+            world.time += world.takes
             return world.found
 
     monkeypatch.setattr(partition_take_over, "EndFinder", Finder)
@@ -90,10 +94,28 @@ def test_it_stays_blocked_until_another_decision_if_the_end_can_t_be_found(world
         "record at offset 7 is nobody's; the newest position that is known is 5; decide with mirror resume --at or "
         "--from-start"
     )
-    assert UNFINDABLE in seen.reason
+    assert seen.unfollowed == "1"
+    world.decide(copier, "continue")
+    assert copier.snapshot.unfollowed == "2", "the answer is to this request, though it says the same"
     assert world.position is None and "position" not in world.calls, "nothing is committed"
     world.decide(copier, "at", 6)
     assert world.position is not None and world.position.offset == 6 and sought(copier, world) == 6
+    assert copier.snapshot.unfollowed == ""
+
+
+@pytest.mark.parametrize(("takes", "retry"), [(0.5, 30), (60, 540)])
+def test_a_long_search_in_vain_is_not_made_again_soon(world: Deciding, takes: float, retry: float) -> None:
+    """It may have read all that the source has. A decision is followed at once."""
+    copier = blocked(world, None)
+    world.found, world.takes = Undecided("its record at offset 7 is nobody's"), takes
+    world.decide(copier, "continue")
+    world.calls.clear()
+    world.run(retry - 2)
+    assert "find 5 20" not in world.calls
+    world.run(4)
+    assert world.calls.count("find 5 20") == 1
+    world.decide(copier, "at", 6)
+    assert world.position is not None and world.position.offset == 6
 
 
 def test_what_can_be_found_later_is_gone_on_with_later(world: Deciding) -> None:

@@ -108,6 +108,7 @@ class Busy(Connection):
     """A connection that is always busy."""
 
     def __init__(self) -> None:
+        self.access = access({})
         self._closed = None
         self.retired = False
         self.opened_at = self.used_at = asyncio.get_running_loop().time()

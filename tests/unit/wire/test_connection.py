@@ -596,7 +596,7 @@ def test_a_damaged_stream_acknowledges_nothing_that_was_not_answered(data: st.Da
 
 def logging_in(theirs: socket.socket, connection: Connection) -> None:
     """From now on a login is due."""
-    connection._access = access({"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"})
+    connection.access = access({"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"})
     connection._login_until = 0.0
     kinds = {kind: (0, version) for kind, version in ((17, 1), (36, 1))}
     connection.abilities = Abilities({**connection.abilities.versions, **kinds})
@@ -628,6 +628,48 @@ def test_a_login_is_renewed_between_requests() -> None:
             theirs.send(numbers(4, 3))
             assert await outcomes(waiting) == [4, 5, 6]
             assert 50 < connection._login_until - asyncio.get_running_loop().time() < 52
+
+    asyncio.run(run())
+
+
+def test_a_login_that_ends_while_the_connection_is_quiet_is_renewed_before_what_waits() -> None:
+    """It lasted when they were sent. A broker closes the connection at a request that comes after its end."""
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            first = connection.send(throttling())
+            await received(theirs, 1)
+            theirs.send(frame(1, struct.pack(">i", 300)))
+            assert await first == 300
+            logging_in(theirs, connection)
+            connection._login_until = asyncio.get_running_loop().time() + 0.1
+            waiting = [connection.send(number()) for _ in range(2)]
+            ((kind,),) = [struct.unpack_from(">h", each) for each in await received(theirs, 1)]
+            assert kind == 17 and asyncio.get_running_loop().time() >= connection._quiet_until
+            theirs.send(frame(2, HANDSHAKE))
+            await received(theirs, 1)
+            theirs.send(frame(3, LOGGED_IN))
+            await received(theirs, 2)
+            theirs.send(numbers(4, 2))
+            assert await outcomes(waiting) == [4, 5]
+
+    asyncio.run(run())
+
+
+def test_a_login_that_lasts_for_no_time_lets_through_what_waits() -> None:
+    """As with a clock of the broker's that is wrong: else there would be nothing but logins."""
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            logging_in(theirs, connection)
+            waiting = [connection.send(number()) for _ in range(2)]
+            await received(theirs, 1)
+            theirs.send(frame(1, HANDSHAKE))
+            await received(theirs, 1)
+            theirs.send(frame(2, struct.pack(">hhiq", 0, -1, 0, 1)))
+            assert [struct.unpack_from(">h", each)[0] for each in await received(theirs, 2)] == [99, 99]
+            theirs.send(numbers(3, 2))
+            assert await outcomes(waiting) == [3, 4]
 
     asyncio.run(run())
 

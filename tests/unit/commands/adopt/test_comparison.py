@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from mirror.commands.adopt import comparison
 from mirror.commands.adopt.comparison import Comparer, Logs
 from mirror.commands.adopt.selection import Candidate
-from mirror.commands.adopt.tail import Found, Undecided
+from mirror.commands.adopt.tail import Found
 from mirror.commands.verify.digests import RecordDigest, Stretch
 from mirror.model import Partition
+from mirror.records.undecided import Undecided
 from mirror.target.connect_offsets import Sync
 
 HERE, THERE = Partition("orders", 0), Partition("primary.orders", 0)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.commands.adopt.tail import Before, Found, Numbered, Undecided, agreeing, find_position
+from mirror.commands.adopt.tail import Before, Found, Numbered, agreeing, find_position
+from mirror.records.undecided import Undecided
 
 
 def marks(text: str) -> list[bytes]:
