@@ -5,8 +5,8 @@
 MIRROR is the command of an installation, such as venv/bin/mirror. Each one checks the clusters, copies a load with
 aborted transactions, is killed, goes on where it was, and drains: once record by record, and once with the data path
 `auto`. JAVA_HOME is the Java of its Spark; without it, it is the one of this command's environment, which the two
-brokers have in any case. --kafka runs another version of theirs, whose jars are fetched without a look at their hashes.
-A line for each says what was run.
+brokers have in any case. --kafka runs another release of theirs; its jars come unchecked, unless mirror/demo/hashes has
+their hashes. A line for each says what was run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from pathlib import Path
 
 import yaml
 
-from mirror.demo import kafka_jars
 from mirror.demo.brokers import LocalCluster, start_together
-from mirror.demo.jvm import SHORT_LIVED
-from mirror.spark.java import cache_dir
-from tests.harness import oracle
+from mirror.demo.kafka_jars import KAFKA_VERSION
+from tests.harness import kafka_release, oracle
 from tests.harness.configuration import DATA_PATHS, RECORDS
 from tests.harness.installed import Program
 from tests.harness.load import Load
@@ -41,7 +39,7 @@ def paths(service: Service, pair: Pair) -> set[str]:
     partitions = [each for topic in flow["topics"] for each in topic["partitions"]]
     if pair.data_path == RECORDS:
         return {RECORDS}
-    said = {each["path_reason"] or each["path"] for each in partitions}
+    said = {f"{each['path']} ({each['path_reason']})" if each["path_reason"] else each["path"] for each in partitions}
     # None: no task has told yet. `auto` begins with records, and gives a reason where it stays there.
     return set() if said & {None, RECORDS} else said
 
@@ -84,26 +82,16 @@ def installed(said: str, directory: Path) -> tuple[Program, str]:
     return program, f"{program.run('--version').strip()}; {versions}; {version}"
 
 
-def fetch(version: str) -> None:
-    """Fetch the brokers of another version."""
-    jars = cache_dir() / f"{kafka_jars.BROKER}-{version}"
-    if not jars.is_dir():
-        with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
-            kafka_jars._fetch(kafka_jars.BROKER, version, Path(directory))
-            (Path(directory) / "jars").rename(jars)
-
-
 def main() -> None:
     """Try each in turn, between the same two brokers."""
     parser = argparse.ArgumentParser(prog="python -m tests.try_installed", description=__doc__)
     parser.add_argument("mirrors", nargs="+", metavar="MIRROR[@JAVA_HOME]")
-    parser.add_argument("--kafka", default=kafka_jars.KAFKA_VERSION, help="version of the brokers")
+    parser.add_argument("--kafka", default=KAFKA_VERSION, help="version of the brokers")
     chosen = parser.parse_args()
-    if chosen.kafka != kafka_jars.KAFKA_VERSION:
-        fetch(chosen.kafka)
+    kafka_release.fetch(chosen.kafka)
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        options = None if chosen.kafka == kafka_jars.KAFKA_VERSION else SHORT_LIVED
+        options = kafka_release.java_options(chosen.kafka)
         source, target = (
             LocalCluster(name, directory, java_options=options, version=chosen.kafka) for name in ("source", "target")
         )
