@@ -17,9 +17,10 @@ import pytest
 
 from mirror.demo import brokers as local_brokers
 from mirror.demo.brokers import LocalCluster, start_together
-from mirror.demo.jvm import LONG_LIVED, quick_start_options
+from mirror.demo.jvm import LONG_LIVED
+from mirror.demo.kafka_jars import KAFKA_VERSION
 from tests.failpoints.arm import Failpoints
-from tests.harness import topics
+from tests.harness import kafka_release, topics
 from tests.harness.configuration import AUTO, DATA_PATHS, RECORDS
 from tests.harness.durations import Durations
 from tests.harness.left_over import LeftOver
@@ -82,6 +83,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run each test that copies records on both data paths; without this, only those marked `both_paths`",
     )
     parser.addoption(
+        "--kafka",
+        metavar="VERSION",
+        default=KAFKA_VERSION,
+        help="the release of the two brokers that tests share; what a test starts for itself is of the usual one",
+    )
+    parser.addoption(
         "--lot",
         metavar="NUMBER/COUNT",
         help="this is one of so many runs at the same time, which share the modules",
@@ -124,11 +131,16 @@ def _temporary_files_in_the_tree(tmp_path_factory: pytest.TempPathFactory) -> No
 
 
 @pytest.fixture(scope="session")
-def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, LocalCluster]]:
-    directory = tmp_path_factory.mktemp("clusters")
+def _clusters(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+    directory, version = tmp_path_factory.mktemp("clusters"), pytestconfig.option.kafka
+    kafka_release.fetch(version)
     # In the hour of a whole run the second compiler saves a third of the brokers' CPU.
-    options = quick_start_options(LONG_LIVED)
-    source, target = (LocalCluster(name, directory, java_options=options) for name in ("source", "target"))
+    options = kafka_release.java_options(version, LONG_LIVED)
+    source, target = (
+        LocalCluster(name, directory, java_options=options, version=version) for name in ("source", "target")
+    )
     both = source, target
     start_together(*both)
     _shared_clusters.extend(both)

@@ -3,14 +3,16 @@
     python -m tests.try_installed MIRROR[@JAVA_HOME]... [--kafka VERSION]
 
 MIRROR is the command of an installation, such as venv/bin/mirror. Each one checks the clusters, copies a load with
-aborted transactions, is killed, goes on where it was, and drains. JAVA_HOME is the Java of its Spark; without it, it is
-the machine's. The two brokers have the machine's Java in any case. --kafka runs another version of theirs, whose jars
-are fetched without a look at their hashes. A line for each says what was run.
+aborted transactions, is killed, goes on where it was, and drains: once record by record, and once with the data path
+`auto`. JAVA_HOME is the Java of its Spark; without it, it is the one of this command's environment, which the two
+brokers have in any case. --kafka runs another release of theirs; its jars come unchecked, unless mirror/demo/hashes has
+their hashes. A line for each says what was run.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import tempfile
@@ -19,37 +21,49 @@ from pathlib import Path
 
 import yaml
 
-from mirror.demo import kafka_jars
 from mirror.demo.brokers import LocalCluster, start_together
-from mirror.demo.jvm import SHORT_LIVED
-from mirror.spark.java import cache_dir
-from tests.harness import oracle
+from mirror.demo.kafka_jars import KAFKA_VERSION
+from tests.harness import kafka_release, oracle
+from tests.harness.configuration import DATA_PATHS, RECORDS
 from tests.harness.installed import Program
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 
-RECORDS = 3_000
+LEAST = 3_000  # records of a load
+
+
+def paths(service: Service, pair: Pair) -> set[str]:
+    """How each partition is copied, once that has been decided; empty before."""
+    (flow,) = json.loads(service.get("/status")[1])["flows"]
+    partitions = [each for topic in flow["topics"] for each in topic["partitions"]]
+    if pair.data_path == RECORDS:
+        return {RECORDS}
+    said = {f"{each['path']} ({each['path_reason']})" if each["path_reason"] else each["path"] for each in partitions}
+    # None: no task has told yet. `auto` begins with records, and gives a reason where it stays there.
+    return set() if said & {None, RECORDS} else said
 
 
 def copies(program: Program, pair: Pair, directory: Path) -> str:
-    """One service from its start over its death to its drained end; says how long that took."""
+    """One service from its start over its death to its drained end; says how it copied, and how long that took."""
     file = directory / f"{pair.alias}.yaml"
     file.write_text(yaml.safe_dump(pair.settings()))
     topic, began = pair.topic("t", 3), time.monotonic()
     with Load(pair.source, {topic: 3}, rate=2_000, transaction=100, abort_every=3) as load:
-        load.wait_for(RECORDS)
+        load.wait_for(LEAST)
         for command in ("validate", "check"):
             program.run(command, "-c", file)
         with Service(pair.settings(), directory, program=program) as service:
             service.wait_for("something is copied", lambda: oracle.count(pair.copied(topic)) > 0)
             service.kill()
-        load.stop()
         with Service(pair.settings(), directory, program=program) as service:
+            by = service.wait_for("it is known how each partition is copied", lambda: paths(service, pair))
+            load.stop()
             records = pair.await_same(topic)
             assert service.terminate() == 0 and not service.noise, service.tail()
         pair.assert_settled(topic)
-    return f"{sum(map(len, records.values()))} records the same after a kill, {time.monotonic() - began:.0f} s"
+    count, how, seconds = sum(map(len, records.values())), ", ".join(sorted(by)), time.monotonic() - began
+    return f"{count} records the same after a kill, by {how}, {seconds:.0f} s"
 
 
 def installed(said: str, directory: Path) -> tuple[Program, str]:
@@ -68,26 +82,16 @@ def installed(said: str, directory: Path) -> tuple[Program, str]:
     return program, f"{program.run('--version').strip()}; {versions}; {version}"
 
 
-def fetch(version: str) -> None:
-    """Fetch the brokers of another version."""
-    jars = cache_dir() / f"{kafka_jars.BROKER}-{version}"
-    if not jars.is_dir():
-        with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
-            kafka_jars._fetch(kafka_jars.BROKER, version, Path(directory))
-            (Path(directory) / "jars").rename(jars)
-
-
 def main() -> None:
     """Try each in turn, between the same two brokers."""
     parser = argparse.ArgumentParser(prog="python -m tests.try_installed", description=__doc__)
     parser.add_argument("mirrors", nargs="+", metavar="MIRROR[@JAVA_HOME]")
-    parser.add_argument("--kafka", default=kafka_jars.KAFKA_VERSION, help="version of the brokers")
+    parser.add_argument("--kafka", default=KAFKA_VERSION, help="version of the brokers")
     chosen = parser.parse_args()
-    if chosen.kafka != kafka_jars.KAFKA_VERSION:
-        fetch(chosen.kafka)
+    kafka_release.fetch(chosen.kafka)
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        options = None if chosen.kafka == kafka_jars.KAFKA_VERSION else SHORT_LIVED
+        options = kafka_release.java_options(chosen.kafka)
         source, target = (
             LocalCluster(name, directory, java_options=options, version=chosen.kafka) for name in ("source", "target")
         )
@@ -97,7 +101,8 @@ def main() -> None:
             for number, said in enumerate(chosen.mirrors):
                 program, versions = installed(said, directory)
                 pair = Pair(both[0].bootstrap, both[1].bootstrap, f"tried{number}", f"tried{number}-")
-                print(f"{versions}; Kafka {chosen.kafka}: {copies(program, pair, directory)}", flush=True)
+                for each in map(pair.by, DATA_PATHS):
+                    print(f"{versions}; Kafka {chosen.kafka}: {copies(program, each, directory)}", flush=True)
         finally:
             for cluster in both:
                 cluster.stop()

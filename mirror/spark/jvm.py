@@ -28,9 +28,11 @@ JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"  # Java options of a spark-submit that is a d
 # A JVM of ours runs this one only to look for data sources in installed packages, and skips that if it is missing.
 DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
 
-# Warnings that a JVM prints at its start under any options, and Spark before it reads a log configuration.
+# Warnings that a JVM prints at its start under any options, and Spark before it reads a log configuration. Spark's own
+# options open the package sun.security.action, which Java 25 no longer has.
 NOISE = re.compile(
-    rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable)"
+    rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable"
+    rb"|package sun\.security\.action not in)"
 )
 
 # The driver moves no records: a small heap and the serial collector keep its memory low.

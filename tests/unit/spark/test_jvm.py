@@ -12,7 +12,7 @@ import pytest
 
 from mirror.spark import jvm
 from mirror.spark.home import SparkHome
-from mirror.spark.jvm import SUBMIT_ARGS, OwnJvm, SubmitJvm
+from mirror.spark.jvm import NOISE, SUBMIT_ARGS, OwnJvm, SubmitJvm
 from mirror.spark.submission import GATEWAY_PORT
 
 PID = 5_000_000  # of no process: above the largest that Linux gives
@@ -101,3 +101,16 @@ def test_the_conf_of_an_own_jvm_is_in_a_file_that_only_we_can_read(
     assert seen["spark.driver.memory"] == "1g" and "log4j2" in seen["spark.driver.extraJavaOptions"]
     assert list(tmp_path.iterdir()) == [] and os.environ.get(SUBMIT_ARGS) == before
     assert (os.environ["SPARK_HOME"], os.environ["SPARK_LOCAL_IP"]) == (str(tmp_path), "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("line", "dropped"),
+    [
+        (b"WARNING: Using incubator modules: jdk.incubator.vector\n", True),
+        (b"WARNING: package sun.security.action not in java.base\n", True),  # Java 25, for an option of Spark's
+        (b"WARNING: package com.example not in java.base\n", False),  # for an option of the operator's
+        (b"Error occurred during initialization of VM\n", False),
+    ],
+)
+def test_only_what_no_option_can_silence_is_dropped_from_the_output(line: bytes, dropped: bool) -> None:
+    assert bool(NOISE.match(line)) is dropped
