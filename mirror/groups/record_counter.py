@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import LOOK, internal_consumer
+from mirror.kafka.looks import come, look_consumer
 from mirror.model import Partition
 from mirror.settings import Flow
 
 TIMEOUT = 20.0  # seconds without an answer
-AT_ONCE = 1_000  # records in memory, whatever their size
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class RecordCounter:
 
     def __init__(self, flow: Flow) -> None:
         self._alias = flow.target.alias
-        self._consumer = internal_consumer(flow.target, flow.group, fetch_wait=0.01, at_once=LOOK)
+        self._consumer = look_consumer(flow.target, flow.group, fetch_wait=0.01)
 
     def close(self) -> None:
         """End the client."""
@@ -51,7 +50,7 @@ class RecordCounter:
         found: list[int] = []
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            for message in self._consumer.consume(min(most, AT_ONCE), 0.1):
+            for message in come(self._consumer, 0.1):
                 error, offset = message.error(), int(message.offset() or 0)
                 if (str(message.topic()), message.partition()) != remote or offset < begin:  # from the last range
                     continue

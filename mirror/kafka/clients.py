@@ -24,7 +24,7 @@ Properties = Mapping[str, Any]
 INTERNAL_MAX = 8 * 2**20  # most bytes of a record on mirror's own topics
 FETCH_MAX = 8 * 2**20  # most bytes in one answer of the source
 QUEUE_RECORDS = 100  # librdkafka fetches more while it holds fewer records than these
-LOOK = 2**10  # bytes of a partition in an answer, for who looks at few records and not at what they have
+QUEUE_BACKOFF = 10  # milliseconds until it looks again whether it does; its default of a second would hold up readers
 OnError = Callable[[KafkaError], None]
 
 # The logger for librdkafka's own lines: by default only those that the user's `log_level` or `debug` asks for.
@@ -102,7 +102,7 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
     """
     user = _consumer_base(flow.source, flow.source.consumer)
     config = {
-        "fetch.queue.backoff.ms": 10,
+        "fetch.queue.backoff.ms": QUEUE_BACKOFF,
         # librdkafka repeats a request whose whole answer does not arrive within `socket.timeout.ms`. The default answer
         # of 50 MiB takes longer on a slow link. librdkafka refuses a value below `message.max.bytes`.
         "fetch.max.bytes": max(FETCH_MAX, int(user.get("message.max.bytes", 0))),
@@ -160,24 +160,22 @@ def internal_consumer(
     metadata: Any = None,
     fetch_wait: float = 0.5,
     stable: bool = True,
-    at_once: int = 0,
+    more: Properties = MappingProxyType({}),
 ) -> Consumer:
-    """A consumer for one of mirror's own topics, or for a look at others. It reports when it has reached the end.
+    """A consumer for one of mirror's own topics. It reports when it has reached the end.
 
     The logger `metadata` gets the debug lines about metadata, which report a recreated topic. A broker waits for
     `fetch_wait` seconds before it answers that there is nothing to read. With `stable` False it also gets what was not
-    committed. `at_once` is how many bytes of a partition an answer has, and one batch at least: they may be compressed,
-    and librdkafka counts no headers, so more could take any memory.
+    committed. `more` are other properties.
     """
     config = {**_consumer_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
-    config |= {"fetch.wait.max.ms": round(1_000 * fetch_wait), "queued.min.messages": QUEUE_RECORDS}
-    if at_once:
-        config["fetch.message.max.bytes"] = at_once
+    config |= {"fetch.wait.max.ms": round(1_000 * fetch_wait)}
+    config |= {"queued.min.messages": QUEUE_RECORDS, "fetch.queue.backoff.ms": QUEUE_BACKOFF}
     if not stable:
         config["isolation.level"] = "read_uncommitted"
     if metadata is not None:
         config |= {"log_level": 7, "debug": "metadata"}
-    return Consumer(config, logger=LIBRDKAFKA if metadata is None else metadata)
+    return Consumer({**config, **more}, logger=LIBRDKAFKA if metadata is None else metadata)
 
 
 def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
-from mirror.errors import WireError
+from mirror.errors import ClusterAway, WireError
 from mirror.kafka import clients
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin
 from mirror.kafka.credentials import properties_of
@@ -21,7 +21,7 @@ from mirror.wire import acls, features
 from mirror.wire.features import Features
 
 COORDINATOR_TIMEOUT = 3600.0  # seconds, librdkafka's longest; the limit of `_answer` is ours
-COORDINATOR_PATIENCE, COORDINATOR_INTERVAL = 10.0, 0.2  # seconds: a cluster's first group has to get its coordinator
+COORDINATOR_PATIENCE, COORDINATOR_INTERVAL = 15.0, 0.2  # seconds: a cluster's first group has to get its coordinator
 _NO_COORDINATOR_YET = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
@@ -109,6 +109,11 @@ class Inspector(ClusterAdmin):
                 if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     return frozenset()
                 if code not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                    raise
+            except ClusterAway:
+                # A request of librdkafka's goes on asking the broker that it has found, though another one coordinates
+                # the group by now. The next request looks for it anew.
+                if time.monotonic() > deadline:
                     raise
             time.sleep(COORDINATOR_INTERVAL)
 
