@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.bench import report
 from tests.bench.catch_up import Load
+from tests.bench.distance import Distance
 
 DOCS = Path(__file__).parents[3] / "docs"
 SMALL = [Load(3_000_000, batch_bytes=16_384, compression="lz4"), Load(300_000, batch_bytes=1)]
@@ -47,13 +48,18 @@ def test_catch_ups_are_told_by_the_batches_of_the_source_and_compared(tmp_path: 
 
 
 def test_each_kind_of_catch_up_has_tables_of_its_own(tmp_path: Path) -> None:
-    results = [copied(Load(10), "mirror-auto", 7.0, measure) for measure in ("catch-up", "replicated", "far")]
+    results = [copied(Load(10), "mirror-auto", 7.0, measure) for measure in ("catch-up", "replicated")]
+    lossy = Distance(0.08, Load(10), loss=0.01)
+    back = Distance(0.02, Load(10, partitions=1), source=True, autotuned=True)
+    results += [copied(each.load, "mirror-auto", 8.0, "far", **each.told) for each in (lossy, back)]
     lines = written(tmp_path, results)
-    assert lines.count("| 200 B, 4 partitions | 7 |") == 3
+    assert lines.count("| 200 B, 4 partitions | 7 |") == 2
+    assert "| target, 80 ms, 1% lost, 4 partitions | 8 |" in lines
+    assert "| source, 20 ms, 1 partition, the system's buffers | 8 |" in lines
     assert [line for line in lines if line.startswith("###")] == [
         "### Catch-up",
         "### Catch-up to three brokers, replication factor 3",
-        "### Catch-up 20 ms away",
+        "### Catch-up far away",
     ]
 
 
@@ -86,3 +92,10 @@ def test_catch_ups_that_begin_within_a_batch(tmp_path: Path) -> None:
     lines = written(tmp_path, [{**what, "by_records_s": s, "batches_s": 12.0, "all_s": 30.0} for s in (1.5, 2.5)])
     begin = "| 9,999,900 (9,999,900 to 9,999,900) | 2.0 (1.5 to 2.5) | 12.0 "
     assert any(line.startswith(begin) for line in lines), lines
+
+
+def test_only_what_was_measured_again_replaces_what_was_measured_before() -> None:
+    one, other = copied(SMALL[0], "mirror", 1.0), copied(SMALL[1], "mirror", 1.0)
+    assert report.what(one) == report.what(copied(SMALL[0], "mirror-auto", 2.0))
+    assert report.what(one) != report.what(other)
+    assert report.what(one) != report.what(copied(SMALL[0], "mirror", 1.0, "replicated"))
