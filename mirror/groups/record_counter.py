@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.looks import come, look_consumer
+from mirror.kafka.looks import look_consumer, seen
 from mirror.model import Partition
 from mirror.settings import Flow
 
@@ -50,7 +50,7 @@ class RecordCounter:
         found: list[int] = []
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            for message in come(self._consumer, 0.1):
+            for message in seen(self._consumer, 0.1):
                 error, offset = message.error(), int(message.offset() or 0)
                 if (str(message.topic()), message.partition()) != remote or offset < begin:  # from the last range
                     continue

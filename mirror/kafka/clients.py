@@ -169,7 +169,8 @@ def internal_consumer(
     committed. `more` are other properties.
     """
     config = {**_consumer_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
-    config |= {"fetch.wait.max.ms": round(1_000 * fetch_wait)}
+    config["fetch.wait.max.ms"] = round(1_000 * fetch_wait)
+    # librdkafka counts no headers, so only the number of records bounds what it holds.
     config |= {"queued.min.messages": QUEUE_RECORDS, "fetch.queue.backoff.ms": QUEUE_BACKOFF}
     if not stable:
         config["isolation.level"] = "read_uncommitted"

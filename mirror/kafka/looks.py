@@ -9,6 +9,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer, Message
 
 from mirror.kafka.clients import internal_consumer
+from mirror.kafka.polling import polled
 from mirror.settings import Cluster
 
 FIRST, SOME = 1, 4 * 2**10  # bytes of a partition in an answer, which has one batch at least
@@ -23,7 +24,6 @@ def look_consumer(
     return internal_consumer(cluster, group, fetch_wait=fetch_wait, stable=stable, more=few)
 
 
-def come(consumer: Consumer, seconds: float) -> list[Message]:
-    """What has come, records and errors. Waits so long for the first, and then for no more: they would be fetched."""
-    first = consumer.poll(seconds)
-    return [] if first is None else [first, *consumer.consume(AT_ONCE, 0)]
+def seen(consumer: Consumer, seconds: float) -> list[Message]:
+    """What has come within so many seconds. It waits for no more: they would be fetched."""
+    return polled(consumer, seconds, AT_ONCE)

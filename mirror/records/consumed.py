@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from mirror.batches.records import Content, encode
 from mirror.errors import MirrorError
 from mirror.kafka.client_errors import is_away
+from mirror.kafka.polling import polled
 from mirror.model import Partition
 from mirror.text import duration
 
@@ -56,9 +57,8 @@ def _messages(consumer: Consumer, where: str, partition: Partition, start: int, 
     _metadata(consumer, partition.topic, where)
     consumer.assign([TopicPartition(*partition, start)])
     try:
-        while (first := consumer.poll(TIMEOUT)) is not None:
-            # A time-out of 0, since `consume` would wait until it has as many records as it was asked for.
-            for message in (first, *consumer.consume(FETCH, 0)):
+        while messages := polled(consumer, TIMEOUT, FETCH):
+            for message in messages:
                 error = message.error()
                 if error is not None:
                     _raise_if_fatal(error, where)

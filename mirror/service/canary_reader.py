@@ -10,6 +10,7 @@ from mirror.control.control_topics import end_of
 from mirror.errors import ClusterAway
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.credentials import FileChanges
+from mirror.kafka.polling import polled
 from mirror.kafka.renewed import end_later
 from mirror.settings import Flow
 
@@ -57,9 +58,9 @@ class CanaryReader:
 
     def poll(self, timeout: float) -> Iterator[bytes]:
         """The values that arrive within `timeout` seconds."""
-        if self._consumer is None or (first := self._consumer.poll(timeout)) is None:
+        if self._consumer is None:
             return
-        for message in (first, *self._consumer.consume(AT_ONCE, 0.0)):  # it would wait for so many
+        for message in polled(self._consumer, timeout, AT_ONCE):
             error, value = message.error(), message.value()
             if error is None:
                 self.problem = ""

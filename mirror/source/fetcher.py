@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from mirror.kafka import clients
 from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.consumed_batch import leader_epoch
+from mirror.kafka.polling import polled
 from mirror.kafka.renewed import Outage, another, close_apart
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
@@ -76,10 +77,7 @@ class Fetcher(Generic[F]):
         self.loops += 1
         if self._hold_back():
             return
-        # `poll` returns with the first record. `consume` would wait until it has as many as it is asked for, so it is
-        # called without a time-out, for those that are there already.
-        first = self._consumer.poll(POLL_TIMEOUT)
-        messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
+        messages = polled(self._consumer, POLL_TIMEOUT, POLL_MAX)
         if self._topic_ids.changed:
             self._compare_ids([r for r in self.held.values() if r.partition.topic in self._topic_ids.changed])
             self._topic_ids.changed.clear()

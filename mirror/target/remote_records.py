@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.kafka.client_errors import is_away, is_lasting
-from mirror.kafka.looks import FIRST, come, look_consumer
+from mirror.kafka.looks import FIRST, look_consumer, seen
 from mirror.kafka.renewed import close_apart
 from mirror.settings import Flow
 
@@ -33,7 +33,7 @@ def with_records(flow: Flow, asked: Iterable[RemotePartition]) -> set[RemotePart
         consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in sorted(open_)])
         deadline = time.monotonic() + TIMEOUT
         while open_ and time.monotonic() < deadline:
-            for message in come(consumer, 0.2):
+            for message in seen(consumer, 0.2):
                 where = (str(message.topic()), int(message.partition() or 0))
                 if where not in open_:
                     continue
@@ -69,7 +69,7 @@ def count_between(flow: Flow, where: RemotePartition, first: int, end: int, max_
         consumer.assign([TopicPartition(*where, first)])
         deadline = time.monotonic() + COUNT_TIMEOUT
         while time.monotonic() < deadline:
-            for message in come(consumer, 0.2):
+            for message in seen(consumer, 0.2):
                 error = message.error()
                 if error is not None:
                     return found if error.code() == KafkaError._PARTITION_EOF else None
