@@ -16,7 +16,7 @@ from confluent_kafka import IsolationLevel
 from mirror.batches.records import Content, encode
 from mirror.commands.verify.digests import Digester, RecordDigest, Stretch, digest
 from mirror.commands.verify.record_reader import obstacle
-from mirror.demo.brokers import LocalCluster, free_port
+from mirror.demo.brokers import LocalCluster
 from mirror.kafka.certificates import KINDS
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster
@@ -28,6 +28,7 @@ from mirror.wire.connection import Connection
 from mirror.wire.metadata import metadata
 from tests.harness import batches, credentials, load, oracle, raw_headers, topics
 from tests.harness.command import answer, mirror
+from tests.harness.listeners import also_listen
 from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -107,9 +108,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     made = certificate(directory)
     cluster = LocalCluster("secured", directory)
     (broker,) = cluster.brokers
-    address = f"127.0.0.1:{free_port()}"
-    for key in ("listeners", "advertised.listeners"):
-        broker.properties[key] = f"{broker.properties[key]},SASL_SSL://{address}"
+    address = also_listen(broker, "SASL_SSL")
     tls = {"keystore.type": "PEM", "keystore.location": made / "both.pem", "client.auth": "required"}
     tls |= {"truststore.type": "PEM", "truststore.location": made / "certificate.pem"}
     modules = "org.apache.kafka.common.security"
@@ -119,7 +118,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         f"{modules}.oauthbearer.OAuthBearerLoginModule required",
     )
     broker.properties |= {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN,OAUTHBEARER",
         "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{plain} user_{USER}="{PASSPHRASE}";',

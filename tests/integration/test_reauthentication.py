@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mirror.demo.brokers import LocalCluster, free_port
+from mirror.demo.brokers import LocalCluster
 from mirror.model import Position
 from mirror.target.batch_transaction import BatchTransaction
 from mirror.wire.access import access
@@ -27,6 +27,7 @@ from tests.failpoints.arm import Failpoints
 from tests.harness import credentials, load, oracle
 from tests.harness.batch_path import BatchPath, between
 from tests.harness.configuration import AUTO
+from tests.harness.listeners import also_listen
 from tests.harness.load import Made, mixed
 from tests.harness.pair import Pair
 from tests.harness.service import TAKES_RECORDS, Service
@@ -44,12 +45,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
     """A cluster that also listens with SCRAM and has logins renewed, and the address of that listener."""
     cluster = LocalCluster("reauthenticated", tmp_path_factory.mktemp("reauthenticated"))
     (broker,) = cluster.brokers
-    address = f"127.0.0.1:{free_port()}"
-    for key in ("listeners", "advertised.listeners"):
-        broker.properties[key] = f"{broker.properties[key]},SASL_PLAINTEXT://{address}"
+    address = also_listen(broker, "SASL_PLAINTEXT")
     name = f"listener.name.sasl_plaintext.{credentials.MECHANISM.lower()}"
     broker.properties |= {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": credentials.MECHANISM,
         f"{name}.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
         f"{name}.connections.max.reauth.ms": LASTS,

@@ -27,6 +27,7 @@ from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster, Flow
 from tests.harness import acls, configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
+from tests.harness.listeners import also_listen
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PLANNED, Event, Service
@@ -49,12 +50,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
     """A cluster with ACLs that also listens with SASL/PLAIN, and the address of that listener."""
     cluster = LocalCluster("secured", tmp_path_factory.mktemp("secured"))
     (broker,) = cluster.brokers
-    address = f"127.0.0.1:{free_port()}"
-    for key in ("listeners", "advertised.listeners"):
-        broker.properties[key] = f"{broker.properties[key]},SASL_PLAINTEXT://{address}"
+    address = also_listen(broker, "SASL_PLAINTEXT")
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     broker.properties |= {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
             f'{module} user_{USER}="{PASSWORD}" '

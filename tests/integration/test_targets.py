@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror.demo.brokers import LocalCluster, free_port
+from mirror.demo.brokers import LocalCluster
 from mirror.spark.java import java
 from mirror.wire.access import access
 from mirror.wire.connection import Connection
@@ -20,6 +20,7 @@ from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
+from tests.harness.listeners import also_listen
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, Service
@@ -61,12 +62,9 @@ def careless_and_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         command = (keytool, *arguments, "-keystore", store, "-storepass", SECRET, "-alias", "broker")
         subprocess.run(command, check=True, capture_output=True)
     cluster = LocalCluster("careless", directory, 2, CARELESS)
-    addresses = [f"127.0.0.1:{free_port()}" for _ in cluster.brokers]
-    for broker, address in zip(cluster.brokers, addresses, strict=True):
-        for key in ("listeners", "advertised.listeners"):
-            broker.properties[key] = f"{broker.properties[key]},SSL://{address}"
+    addresses = [also_listen(broker, "SSL") for broker in cluster.brokers]
+    for broker in cluster.brokers:
         broker.properties |= {"ssl.keystore.location": store, "ssl.keystore.password": SECRET}
-        broker.properties["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
     with cluster:
         yield cluster, Tls(",".join(addresses), authority)
 

@@ -26,7 +26,7 @@ from mirror.commands.check.inspection import Inspector
 from mirror.commands.plan.as_text import shown
 from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
-from mirror.demo.brokers import LocalCluster, free_port, start_together
+from mirror.demo.brokers import LocalCluster, start_together
 from mirror.kafka.acls import PREFIXED, Acl, AclAdmin
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
 from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, STRANGE, UNNAMED, WRITE
@@ -35,6 +35,7 @@ from mirror.wire.access import access
 from mirror.wire.cluster import Cluster as WireCluster
 from tests.harness import topics
 from tests.harness.command import answer
+from tests.harness.listeners import also_listen
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.shared_services import Addresses
@@ -58,12 +59,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
     for cluster in both:
         cluster.brokers[0].properties |= {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
         cluster.brokers[0].properties["allow.everyone.if.no.acl.found"] = "false"
-    address, properties = f"127.0.0.1:{free_port()}", both[1].brokers[0].properties
-    for key in ("listeners", "advertised.listeners"):
-        properties[key] = f"{properties[key]},SASL_PLAINTEXT://{address}"
+    address, properties = also_listen(both[1].brokers[0], "SASL_PLAINTEXT"), both[1].brokers[0].properties
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     properties |= {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} user_{LIMITED}="{PASSWORD}";',
     }
