@@ -35,10 +35,10 @@ LEAST = 3_000  # records of a load
 
 def paths(service: Service, pair: Pair) -> set[str]:
     """How each partition is copied, once that has been decided; empty before."""
-    (flow,) = json.loads(service.get("/status")[1])["flows"]
-    partitions = [each for topic in flow["topics"] for each in topic["partitions"]]
     if pair.data_path == RECORDS:
         return {RECORDS}
+    (flow,) = json.loads(service.get("/status")[1])["flows"]
+    partitions = [each for topic in flow["topics"] for each in topic["partitions"]]
     said = {f"{each['path']} ({each['path_reason']})" if each["path_reason"] else each["path"] for each in partitions}
     # None: no task has told yet. `auto` begins with records, and gives a reason where it stays there.
     return set() if said & {None, RECORDS} else said

@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("measures", nargs="*", choices=[*NAMED, []], default=[])
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, default=3)
-    numbers = ", ".join(f"{number}: {report.label(asdict(load))}" for number, load in enumerate(LOADS))
+    numbers = ", ".join(f"{number}: {report.load_label(asdict(load))}" for number, load in enumerate(LOADS))
     parser.add_argument("--loads", type=_numbers, default=range(len(LOADS)), help=f"of a catch-up ({numbers})")
     parser.add_argument("--rehearsal", type=float, default=REHEARSAL, help="minutes before latency is measured")
     parser.add_argument("--output", type=Path, default=Path("docs/performance.json"))

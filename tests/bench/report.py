@@ -60,7 +60,7 @@ def what(result: Result) -> tuple[Any, ...]:
     return tuple(result.get(key, 0) for key in _WHAT)
 
 
-def label(load: Mapping[str, Any]) -> str:
+def load_label(load: Mapping[str, Any]) -> str:
     """What a load is, in words."""
     return _label(*(load[key] for key in LOAD))
 

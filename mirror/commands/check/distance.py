@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from mirror.commands.check.findings import Finding
 
 CONNECT_MAX = 10.0  # seconds
-FAST = 20e6  # bytes/s; the path of a busy partition takes more over one connection
-# What a broker limits the bytes by that are on the way on a connection, by who sends them: it, or we.
+FAST = 20e6  # bytes/s; a busy partition may copy more than that over its connection
+# The broker's settings that limit how many bytes are on the way on a connection: of those that it sends, and receives.
 SENT, RECEIVED = "socket.send.buffer.bytes", "socket.receive.buffer.bytes"
 
 _TCP_INFO_SIZE, _RTT_AT = 104, 68  # of Linux's struct tcp_info; the round trip is in microseconds
