@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import sys
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from mirror.service_settings import Log
+from mirror.text import printable
 
 S = TypeVar("S", bound=Hashable)
 
@@ -59,14 +61,14 @@ class Repetitions(logging.Filter):
         super().__init__()
         self._clock = clock
         self._lock = threading.Lock()
-        self._logged: dict[tuple[object, ...], tuple[float, int]] = {}  # when, and how many were dropped since
+        self._logged: dict[bytes, tuple[float, int]] = {}  # by digest: when, and how many were dropped since
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True if the record is to be logged."""
         if record.levelno < logging.WARNING or record.exc_info or hasattr(record, "repeated"):
             return True
         now = self._clock()
-        key = (record.name, record.levelno, record.getMessage(), str(_fields(record)))
+        key = _digest(record)
         with self._lock:
             when, count = self._logged.pop(key, (-REPEAT_AFTER, 0))
             again = now - when < REPEAT_AFTER
@@ -115,6 +117,12 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None}
 
 
+def _digest(record: logging.LogRecord) -> bytes:
+    """The same for records whose message and fields are equal. It is short, whatever others have put into them."""
+    text = repr((record.name, record.levelno, record.getMessage(), str(_fields(record))))
+    return hashlib.sha256(text.encode(errors="backslashreplace")).digest()
+
+
 def _time(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -143,5 +151,5 @@ class JsonFormatter(logging.Formatter):
 
 
 def _quoted(value: object) -> str:
-    text = " ".join(str(value).split())
+    text = printable(" ".join(str(value).split()))
     return text if text and not set(text) & set(' "=') else json.dumps(text, ensure_ascii=False)

@@ -28,6 +28,9 @@ ALIVE = 60.0
 
 SIGN_INTERVAL = 2.0  # seconds between two signs of life that a service gives of each of its flows
 
+# Seconds within which a living flow is seen to be alive, whatever the clocks say: it gives at least two signs of life.
+LIFE_SHOWS = 2.5 * SIGN_INTERVAL
+
 # Seconds for which a flow leader's source has to be silent before it gives no more signs of life. At least as long
 # as the next look may take to come and to end (service/cluster_watch.py): one look without an answer proves nothing.
 SOURCE_PATIENCE = 15.0
@@ -40,3 +43,11 @@ SOURCE_PATIENCE = 15.0
 # would repeat them only after about as long as the outage has lasted.
 TAKE_OVER_LEAST = 20.0
 TAKE_OVER_AFTER = 30.0  # unless --standby-after says otherwise
+
+LEADER_STEP = 10.0  # seconds for each step of a flow leader's transaction
+
+# Seconds after which the target aborts a flow leader's transaction, if transaction_timeout is not shorter. Until then a
+# flow leader that died in it hides everything that follows on the control topic: the claim of a standby, and orders.
+# Longer than LEADER_STEP, because a living flow leader gives up first.
+LEADER_TRANSACTION = 15.0
+ABORT_INTERVAL = 10.0  # seconds between two looks of a broker for transactions to abort, by default

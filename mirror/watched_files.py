@@ -21,13 +21,14 @@ def secret_of(path: Path) -> str:
 
 
 def changed_secret_of(path: Path) -> str:
-    """The same of a file that has changed. Raises ValueError also for an empty text.
+    """The same of a file that has changed. Raises ValueError also for an empty text, and for one with a NUL.
 
-    Nobody means an empty secret: the file was truncated to be written anew, or the disk is full.
+    Nobody means an empty secret: the file was truncated to be written anew, or the disk is full. A client would take
+    what is before a NUL for the whole.
     """
     found = secret_of(path)
-    if not found:
-        raise ValueError("empty")
+    if not found or "\0" in found:
+        raise ValueError("empty, or with a NUL")
     return found
 
 

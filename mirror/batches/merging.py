@@ -80,7 +80,7 @@ def _run(data: memoryview, at: int, most: int, position: int, room: int) -> tupl
             or not 0 < records <= SMALL
             or delta != records - 1
             or offset != first + count
-            or after > end
+            or not at + HEADER <= after <= end  # a length may be negative, and then lead back into the data
         ):
             break
         if records == 1 and (singles := _singles(data, at, (most, end), first + count, count, base, parts)):

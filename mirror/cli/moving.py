@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, load_quietly
+from mirror.cli.options import AS_JSON, CONFIG, FLOW, Seconds, answer, chosen_flow, load_quietly
 
 WORKER_GROUP = click.option(
     "--worker-group", metavar="GROUP", help="The group.id of MirrorMaker's workers. [default: <source>-mm2]"
@@ -45,7 +45,7 @@ NO_GROUP = "--offsets-topic needs --worker-group: the group.id of the Connect cl
     "--quiet",
     default=10.0,
     show_default=True,
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     help="Seconds in which MirrorMaker's workers have to leave their group and, if it has run without exactly-once, "
     "nothing may come to the copy.",
 )
@@ -99,7 +99,7 @@ def adopt(
     "--quiet",
     default=10.0,
     show_default=True,
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     help="Seconds in which MirrorMaker's workers have to leave their group and, on a Connect cluster, with "
     "exactly_once: false or if there is no task of MirrorMaker to fence, nothing may come to the copy.",
 )

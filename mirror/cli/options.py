@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -28,6 +29,20 @@ CONFIG = click.option(
 )
 FLOW = click.option("--flow", metavar="SOURCE->TARGET", help="Only this flow, e.g. 'primary->backup'.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds that can pass. To click, `nan` lies in each range, and `inf` in each without a maximum."""
+
+    def __init__(self, least: float = 0, most: float | None = None) -> None:
+        super().__init__(min=least, max=most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the number. An error of click's ends the command with exit code 2."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
+        return found
 
 
 def load_quietly(paths: Sequence[Path]) -> Settings:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, load_quietly
+from mirror.cli.options import AS_JSON, CONFIG, FLOW, Seconds, answer, chosen_flow, load_quietly
 from mirror.control.orders import Scope
 from mirror.settings import Flow
 
@@ -24,7 +24,7 @@ def _order_options(command: Callable[..., None]) -> Callable[..., None]:
             "--timeout",
             default=60.0,
             show_default=True,
-            type=click.FloatRange(min=0),
+            type=Seconds(),
             help="Seconds to wait until the tasks obey.",
         ),
         AS_JSON,

@@ -142,7 +142,12 @@ def status(
     "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source; may be repeated."
 )
 @click.option(
-    "--differences", "shown", default=20, show_default=True, help="Most differences to show of each partition."
+    "--differences",
+    "shown",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Most differences to show of each partition.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 also when some records or topics can't be compared.")
 @click.option("--master", metavar="URL", help="Another Spark master than the file's, e.g. local[*].")
@@ -224,9 +229,9 @@ def translate(
         offsets = verb.of_group(chosen, group, reverse)
         if not (offsets.offsets or offsets.refused):
             raise MirrorError(verb.no_offsets(chosen, group, reverse))
+        found = verb.translate(chosen, offsets, reverse)
     else:
-        offsets = verb.GroupAnswer({Partition(topic or "", partition or 0): offset or 0}, {})
-    found = verb.translate(chosen, offsets, reverse)
+        found = verb.translate(chosen, {Partition(topic or "", partition or 0): offset or 0}, reverse)
     answer(
         as_json,
         lambda: {"flow": chosen.name, "reverse": reverse, "offsets": [each.as_dict() for each in found]},

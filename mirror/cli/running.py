@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from mirror import logs
-from mirror.cli.options import CONFIG
+from mirror.cli.options import CONFIG, Seconds
 from mirror.config.reload import Configuration
 from mirror.errors import ConfigError
+from mirror.malloc import bound_arenas
 from mirror.service.reloading import Hangups
 from mirror.spark.submission import is_submitted
 from mirror.timing import TAKE_OVER_AFTER, TAKE_OVER_LEAST
@@ -32,7 +33,7 @@ _NO_STANDBY = (
     "--standby-after",
     default=TAKE_OVER_AFTER,
     show_default=True,
-    type=click.FloatRange(min=TAKE_OVER_LEAST, max=86_400),
+    type=Seconds(TAKE_OVER_LEAST, 86_400),
     metavar="SECONDS",
     help="How long --standby waits without a sign of life.",
 )
@@ -48,6 +49,7 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
         raise ConfigError([_NO_STANDBY])
     hangups = Hangups()
     hangups.listen()  # first: what follows takes a second
+    bound_arenas()
     configuration = Configuration(paths)
     logs.configure(configuration.settings.log)
     from mirror.service import service  # noqa: PLC0415  # pyspark is slow to import
@@ -56,9 +58,7 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
 
 
 @click.command()
-@click.option(
-    "--seconds", default=80.0, show_default=True, type=click.FloatRange(min=5), help="How long to write records."
-)
+@click.option("--seconds", default=80.0, show_default=True, type=Seconds(5), help="How long to write records.")
 @click.option(
     "--keep", is_flag=True, help="Leave everything running until Ctrl-C, without the kill and the comparison."
 )

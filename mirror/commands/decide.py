@@ -21,12 +21,13 @@ from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Choice, Decisio
 from mirror.control.orders import Scope
 from mirror.control.partition_state import State
 from mirror.control.reports import Report
-from mirror.errors import ConfigError
+from mirror.errors import ClusterAway, ConfigError, FlowError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.status.observed import UNASSIGNED, observed_state
 from mirror.text import listed
+from mirror.timing import NO_SERVICE
 
 EFFECTS: dict[Choice, str] = {
     "skip": "continues after what can't be copied",
@@ -67,10 +68,10 @@ def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float
 
     It waits for `timeout` seconds at most. `offset` is used by the choice `at` only. Raises ConfigError for a topic
     that the flow does not mirror and for an offset that the source does not have, ClusterAway or FlowError if it can't
-    be read what waits, or if a decision can't be written.
+    be read what waits or which offsets the source has, or if a decision can't be written.
     """
     check_scope(flow, scope)
-    found = ask_status(flow)
+    found = _planned(flow)
     undecided = waiting(found.partitions, scope, choice)
     incidents = {Partition(p.topic, p.partition): p.incident for p in undecided if p.incident is not None}
     request = uuid.uuid4().hex[:16]
@@ -88,6 +89,16 @@ def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float
     served = found.state == "running"
     waits = tuple(sorted({*left, *unable}))
     return DecisionOutcome(flow=flow.name, scope=scope, decided=decided, waiting=waits, served=served, unable=unable)
+
+
+def _planned(flow: Flow) -> ReportedFlow:
+    """The flow's state, once a deleted control topic has a plan again. Raises FlowError if it still has none."""
+    deadline = time.monotonic() + NO_SERVICE
+    while (found := ask_status(flow)).state == "unknown" and time.monotonic() < deadline:
+        time.sleep(0.5)
+    if found.state == "unknown":
+        raise FlowError(f"{found.reason}; nothing was decided")
+    return found
 
 
 def waiting(partitions: Sequence[ReportedPartition], scope: Scope, choice: Choice) -> list[ReportedPartition]:
@@ -143,10 +154,13 @@ def _await(
 
 
 def _check_offset(flow: Flow, partitions: Sequence[Partition], offset: int) -> None:
+    """Raises ConfigError if the source does not have this offset, ClusterAway if it does not say what it has."""
     source = ClusterAdmin(flow.source)
     first = source.offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
     last = source.offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
     for partition in partitions:
-        low, high = first.get(partition, 0), last.get(partition, 0)
+        if partition not in first or partition not in last:
+            raise ClusterAway(flow.source.alias, f"the offsets of {partition} are not known now: it may have no leader")
+        low, high = first[partition], last[partition]
         if not low <= offset <= high:
             raise ConfigError([f"--at {offset}: {flow.source.alias} has offsets {low} to {high} of {partition}"])

@@ -16,7 +16,7 @@ from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_sync import GroupOffset, GroupSync
 from mirror.groups.translator import AT_LEAST_ONCE
 from mirror.settings import Flow
-from mirror.text import ABSENT
+from mirror.text import ABSENT, printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def read_groups(flow: Flow) -> GroupStatus:
 def shown(status: GroupStatus) -> str:
     """The groups as a table, one line for each group and partition."""
     if status.reason or not (status.offsets or status.refused or status.left_out):
-        return f"groups: {status.reason or 'none has committed offsets of mirrored topics'}"
+        return f"groups: {printable(status.reason) or 'none has committed offsets of mirrored topics'}"
     rows: list[list[Cell]] = [
         [
             each.group,

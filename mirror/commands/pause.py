@@ -7,11 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from mirror.commands.obeyed import Obeyed
+from mirror.commands.status import no_plan, tasks_report
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ControlWriter, StatusReader
 from mirror.control.orders import Scope, changes
 from mirror.control.partition_state import State
-from mirror.errors import ConfigError
+from mirror.errors import ConfigError, FlowError
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.service.topic_monitor import TopicMonitor
@@ -57,14 +58,26 @@ def give_order(flow: Flow, scope: Scope, paused: bool, timeout: float) -> OrderO
     """Order that `scope` of a flow is paused or copied, and wait up to `timeout` seconds until its tasks obey.
 
     Raises ConfigError for a topic that the flow does not mirror, ClusterAway or FlowError if the order can't be
-    written.
+    written, or the flow's tasks report and its plan is missing.
     """
     check_scope(flow, scope)
     TopicMonitor(flow).ensure_internal_topics()
     with closing(ControlReader(flow, follow=True)) as control, closing(StatusReader(flow)) as status:
         control.read_to_end()
+        lacks_plan = control.plan is None and tasks_report(flow)
         ControlWriter(flow).order(changes(control.orders, scope, paused))
+        if lacks_plan:
+            _await_plan(flow, timeout, control)
         return _await(flow, scope, paused, timeout, control, status)
+
+
+def _await_plan(flow: Flow, timeout: float, control: ControlReader) -> None:
+    """A deleted control topic is made again, and lacks its plan for a moment. Raises FlowError if none comes."""
+    deadline = time.monotonic() + min(timeout, NO_SERVICE)
+    while control.plan is None:
+        if time.monotonic() > deadline:
+            raise FlowError(f"{no_plan(flow)}; the order stays in force")
+        control.poll(0.2)
 
 
 def _await(

@@ -16,7 +16,7 @@ from typing import Any
 
 from mirror.commands.text_table import Cell, table
 from mirror.control.control_reader import ControlReader
-from mirror.control.control_topics import ALL_REPORTS, DatedReport, StatusReader
+from mirror.control.control_topics import RATE_SPAN, DatedReport, StatusReader
 from mirror.control.decisions import Incident
 from mirror.control.partition_state import State
 from mirror.control.plan import Plan
@@ -98,21 +98,40 @@ def read_status(flow: Flow) -> ReportedFlow:
 def ask_status(flow: Flow) -> ReportedFlow:
     """Read the present state of a flow. Raises ClusterAway, and FlowError for a plan that can't be decoded."""
     topics = ClusterAdmin(flow.target).partitions()
-    if not {flow.control_topic, flow.status_topic} <= topics.keys():
+    if flow.status_topic not in topics:
         return ReportedFlow.without_reports(
-            flow.name, "new", f"no service has run it yet: {flow.target.alias} has no {flow.control_topic}"
+            flow.name, "new", f"no service has run it yet: {flow.target.alias} has no {flow.status_topic}"
         )
+    if flow.control_topic not in topics:
+        return _without_plan(flow)
     with closing(ControlReader(flow)) as control:
         control.read_to_end()
     plan = control.plan
     if plan is None:
-        return ReportedFlow.without_reports(flow.name, "new", "no service has written a plan yet")
-    reports = StatusReader.recent(flow, sum(map(len, plan.slices)))
+        return _without_plan(flow)
+    reports = StatusReader.newest(flow, sum(map(len, plan.slices)))
     if not {p for each in plan.slices for p in each} <= {each.report.partition for each in reports}:
-        with closing(StatusReader(flow, back=ALL_REPORTS)) as status:
-            reports = status.history()
+        reports = StatusReader.newest(flow)
     orders = tuple(f"{scope}: {'paused' if order.paused else 'not paused'}" for scope, order in control.orders.items())
     return reported_flow(flow.name, plan, orders, reports, time.time())
+
+
+def _without_plan(flow: Flow) -> ReportedFlow:
+    """A deleted control topic is made again, and lacks its plan for a moment. Tasks go on, and report."""
+    if tasks_report(flow):
+        return ReportedFlow.without_reports(flow.name, "unknown", no_plan(flow))
+    return ReportedFlow.without_reports(flow.name, "new", "no service has written a plan yet")
+
+
+def tasks_report(flow: Flow) -> bool:
+    """True if a task has just reported a partition. Raises ClusterAway."""
+    return any(not is_silent(time.time() - each.at) for each in StatusReader.newest(flow, 1))
+
+
+def no_plan(flow: Flow) -> str:
+    """What is said of a flow whose tasks report, and whose control topic has no plan."""
+    said = "it was probably deleted, and a service that runs writes the plan again within seconds"
+    return f"flow {flow.name}: {flow.control_topic} has no plan: {said}"
 
 
 def reported_flow(
@@ -168,12 +187,12 @@ def _partition(partition: Partition, plan: Plan, reports: list[DatedReport], now
 
 
 def _rate(reports: list[DatedReport]) -> float | None:
-    """Records per second between the newest report and the last one that is more than a second older."""
+    """Records per second between the newest report and the last one that is more than RATE_SPAN older."""
     newest = reports[-1]
     for older in reversed(reports[:-1]):
         if older.report.incarnation != newest.report.incarnation:
             return None
-        if newest.at - older.at > 1:
+        if newest.at - older.at > RATE_SPAN:
             return (newest.report.counters.records - older.report.counters.records) / (newest.at - older.at)
     return None
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mirror.text import number
+from mirror.text import number, printable
 
 Cell = str | int | float | None
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """A table whose columns are as wide as their widest cell; numbers are aligned to the right, None is a dash."""
+    """A table whose columns are as wide as their widest cell; numbers are aligned to the right, None is a dash.
+
+    A cell stays within its line, and can't steer the terminal: whoever may write to a cluster chooses names there.
+    """
     cells = [list(row) for row in rows]
     right = [any(isinstance(row[column], int | float) for row in cells) for column in range(len(headers))]
     shown = [list(headers), *([_text(cell) for cell in row] for row in cells)]
@@ -26,4 +29,4 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else number(cell)
+    return printable(cell) if isinstance(cell, str) else number(cell)

@@ -24,6 +24,8 @@ class Explainer:
     def __call__(self, error: ErrorDetails) -> Problem:
         """The problem of one error of pydantic's."""
         location = error["loc"]
+        if not location:
+            return Problem(location, error["msg"])  # of the whole file
         if location[-1] == "[key]":
             location = location[:-1]
         # A value is shown only where no secret is expected.

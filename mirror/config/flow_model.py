@@ -132,8 +132,8 @@ class TopicSettingsModel(Section):
     ] = None
     """What happens when the target refuses a record, as the flow's `on_poison_record`."""
     throttle: Annotated[Rate | None, allowed(f"{RATE}, or null")] = None
-    """The most bytes of keys, values and headers that are copied per second of all partitions of the topic together.
-    The flow's `throttle` counts, too."""
+    """The most bytes that are copied per second of all partitions of the topic together. Bytes are counted as for the
+    flow's `throttle`, which holds at the same time."""
     transform: Annotated[
         TopicTransform | None,
         allowed("a dotted path, e.g. shop.transforms.masked, none (records are copied as they are), or null"),
@@ -182,7 +182,7 @@ class FlowDefaultsModel(Section):
     """How often mirror looks for new topics and partitions on the source."""
     tasks_max: Annotated[
         Annotated[int, Field(ge=1, le=10_000)] | None,
-        allowed("a whole number from 1 to 10000, or null for as many as there are cores"),
+        allowed("a whole number from 1 to 10000, or null for the flow's share of Spark's slots"),
     ] = None
     """The most Spark tasks that copy this flow. Each task takes one core."""
     offset_lag_max: Annotated[int, whole_number(0, 2**31 - 1)] = 100
@@ -191,17 +191,20 @@ class FlowDefaultsModel(Section):
     compression: Annotated[
         Literal["none", "gzip", "snappy", "lz4", "zstd"], allowed("none, gzip, snappy, lz4 or zstd")
     ] = "none"
-    """How the target's producers compress batches."""
-    data_path: Annotated[Literal["auto", "records"], allowed("auto or records")] = "records"
-    """By which way records are copied. `records` copies record by record, and can copy everything. `auto` forwards
-    whole record batches where these can be copied as they are, which takes much less CPU; other partitions are copied
-    record by record. It needs Kafka 4.0 or newer on the target, with transaction.version 2, and 3.1 or newer on the
-    source. It is new: the fault matrix has not been run with it."""
+    """How mirror compresses what it copies record by record. With `none`, whole batches keep the compression that they
+    have on the source. With any other value mirror copies record by record, because it has to write each batch anew.
+    The property `compression.type` of the target has the same effect."""
+    data_path: Annotated[Literal["auto", "records"], allowed("auto or records")] = "auto"
+    """By which way records are copied. `auto` forwards whole record batches where these can be copied as they are,
+    which is several times faster and takes much less CPU; other partitions are copied record by record. Whole batches
+    need Kafka 4.0 or newer on the target, with transaction.version 2, and 3.1 or newer on the source. `records` copies
+    everything record by record."""
     batch_max_records: Annotated[int, whole_number(1, 10_000_000)] = 20_000
-    """The most records in one transaction."""
+    """The most records in one transaction, record by record. In whole batches it has no effect."""
     batch_max_bytes: Size = 16 * 2**20
-    """The most bytes of keys, values and headers in one transaction. Each header counts 150 bytes more, because that
-    is what it takes in memory."""
+    """The most bytes in one transaction. Record by record these are the bytes of keys, values and headers, and each
+    header counts 150 bytes more, because that is what it takes in memory. In whole batches they are the bytes of the
+    batches: at most 4 MiB, or one batch that is larger."""
     transaction_linger_max: Annotated[Duration, duration_range("0s", "10s")] = 0.005
     """How long a busy partition waits at most before it begins its next transaction. A longer wait makes fewer and
     larger transactions, and adds to the latency."""
@@ -212,11 +215,14 @@ class FlowDefaultsModel(Section):
     """The most bytes of keys, values and headers that are copied per second, of all partitions of the flow together.
     In whole batches (`data_path: auto`), the bytes of the batches count, compressed or not."""
     transaction_threads: Annotated[int, whole_number(1, 128)] = 8
-    """How many transactions one Spark task works on at once."""
+    """How many transactions one Spark task works on at once, record by record. In whole batches each partition has its
+    own, and this has no effect."""
     producers_max: Annotated[int, whole_number(1, 10_000)] = 256
-    """How many producers one Spark task keeps open at once. Each partition that has records needs one."""
+    """How many producers one Spark task keeps open at once, record by record. Each partition that has records needs
+    one. In whole batches partitions share connections, and this has no effect."""
     producer_idle_timeout: Annotated[Duration, duration_range("1s", "24h")] = 300.0
-    """How long a partition without new records keeps its producer open."""
+    """How long a partition without new records keeps its producer open, record by record. In whole batches it has none,
+    and this has no effect."""
     open_transaction_warn_after: Annotated[Duration, duration_range("1s", "24h")] = 300.0
     """When to warn of a transaction that stays open on the source. Until it ends, it holds back all records after it
     in its partitions."""

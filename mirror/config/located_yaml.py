@@ -1,7 +1,7 @@
 """Reads YAML and keeps the line of every key. Finds duplicate keys, and has `${...}` references resolved.
 
 Scalars stay text as they were written, so that a password such as `0123` or `1e5` does not become a number. The model
-gives them types. Only null is None, and booleans are in lower case.
+gives them types. Only null is None.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ Location = tuple[str | int, ...]
 SECRET = re.compile("password|secret|token|key|jaas|oauth|credential", re.IGNORECASE)
 HEADERS = "headers"  # a mapping whose values may all be secrets, whatever their names
 ENDPOINT: Location = ("metrics", "otlp", "endpoint")  # a URL whose path may be a secret
+
+# librdkafka ends the process for half of a surrogate pair, as an escape or a foreign environment may hold one. At a NUL
+# it ends the text: it would log in with another password than the one that is written.
+_NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")
+_NO_TEXT = "holds a NUL, or what is not Unicode text, such as \\ud800; write each character as itself"
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
@@ -55,13 +60,12 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Recognizes only null, booleans and merge keys, as YAML 1.2 does: no `no`, no dates, no numbers."""
+    """Recognizes only null and merge keys: no `no`, no dates, no numbers. A topic may have the name TRUE."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
 _Loader.add_implicit_resolver(_TAG + "null", re.compile("(?:~|null|Null|NULL)?$"), ["~", "n", "N", ""])
-_Loader.add_implicit_resolver(_TAG + "bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 _Loader.add_implicit_resolver(_TAG + "merge", re.compile("<<$"), ["<"])
 
 
@@ -84,7 +88,7 @@ def read(path: Path, environ: Mapping[str, str] | None, budget: Budget | None = 
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         document.problems.append(Problem((), "not UTF-8 text", line))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         document.problems.append(Problem((), f"can't be read: {reason(error)}"))
     except yaml.YAMLError as error:
         document.problems.append(_syntax(error, text))
@@ -147,6 +151,8 @@ class _Builder:
             here = (*at, key.value) if isinstance(key, yaml.ScalarNode) else at
             if here is at:
                 self._problem(at, "a key must be text, not a list or a mapping", key)
+            elif _NOT_TEXT.search(key.value):
+                self._problem(here, f"the key {_NO_TEXT}", key)
             elif key.value in own:
                 first = self._document.lines[here]
                 self._problem(here, f"duplicate key, first in line {first}; each is allowed once", key)
@@ -165,11 +171,12 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node, at: Location) -> str | None:
         text = str(node.value)
+        if _NOT_TEXT.search(text):
+            self._problem(at, f"the value {_NO_TEXT}", node)
+            return ""
         if node.tag == _TAG + "null":
             (self._document.blank.discard if text else self._document.blank.add)(at)
             return None
-        if node.tag == _TAG + "bool":
-            return text.lower()
         if "${" not in text or self._references is None:
             return text
         self._document.references.add(at)
@@ -179,7 +186,11 @@ class _Builder:
         def complain(said: str) -> None:
             self._document.unresolved.append(Problem(at, said, node.start_mark.line + 1))
 
-        return self._references.resolve(text, SECRET.search(str(at)) is not None, complain)
+        resolved = self._references.resolve(text, SECRET.search(str(at)) is not None, complain)
+        if _NOT_TEXT.search(resolved):
+            complain(f"the value {_NO_TEXT}")
+            return ""
+        return resolved
 
     def _problem(self, at: Location, text: str, node: yaml.Node) -> None:
         self._document.problems.append(Problem(at, text, node.start_mark.line + 1))

@@ -31,7 +31,8 @@ FLOWS_MAX = 1_000  # limited, since each flow is compared with every other one
 
 
 class ClusterModel(Section):
-    """How to reach one cluster. Every other key is a librdkafka property of all its clients."""
+    """How to reach one cluster. Every other key is a librdkafka property of all its clients. In whole batches those
+    count that say how to reach the brokers and to log in."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Property]
@@ -154,7 +155,8 @@ class RootModel(Section):
     ]
     """What is copied, and where. Each flow copies from one cluster to one other."""
     flow_defaults: Annotated[
-        FlowDefaultsModel, allowed("a mapping of a flow's keys but source, target and group, e.g. {compression: zstd}")
+        FlowDefaultsModel,
+        allowed("a mapping of a flow's keys but source, target and group, e.g. {replication_factor: 3}"),
     ] = FlowDefaultsModel()
     """Keys of flows, but `source`, `target` and `group`. Each flow gets those that it does not set itself; `groups`,
     `heartbeats`, `canary`, `mirrormaker_offsets` and `topic_settings` are merged key by key."""

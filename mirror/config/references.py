@@ -55,7 +55,7 @@ class Budget:
             raise TooMuch(f"the values with ${{...}} are larger than {REFERRED_MAX:,} characters together")
 
 
-def reason(error: OSError | ValueError) -> str:
+def reason(error: OSError | ValueError | OverflowError) -> str:
     """Why a file can't be read, in a few words."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8 text"

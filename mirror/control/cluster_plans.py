@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from confluent_kafka import (
     Consumer,
@@ -24,8 +23,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.control.conflicts import Note
 from mirror.control.control_topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TIMEOUT
-from mirror.control.statement import Statement
-from mirror.kafka.clients import internal_consumer
+from mirror.control.observed_topics import LONG_AGO, ControlTopic, StatusTopic, age
+from mirror.control.signs import SIGN_KEY
+from mirror.kafka.clients import QUEUE_RECORDS, internal_consumer
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals
 from mirror.kafka.listed_offsets import checked_offset
 from mirror.settings import Cluster
@@ -33,41 +33,11 @@ from mirror.settings import Cluster
 CONTROL = re.compile(r"mirror-control\.(.+)\.internal")
 TOPICS_MAX = 1_000  # most control topics that are read; nobody has so many flows into one cluster
 UNCHECKED = "replication cycles, and flows that write to the same topics, can't be ruled out"
-LONG_AGO = -1e9  # a monotonic time that is before everything
 DOUBTS_MAX = 20  # most doubts that are reported
 STRAGGLE = 0.1  # seconds during which answers may still arrive after a consumer has stopped fetching
 TRY_AGAIN = 60.0  # seconds before a topic that could not be read is tried again
 # Last reports of a status topic whose newest timestamp counts: several tasks write it, so the last need not be newest.
 NEWEST = 10
-
-
-@dataclass(slots=True)
-class ControlTopic:
-    """What has been read from one control topic."""
-
-    reached: int = 0  # the offset to read from next
-    written: float = LONG_AGO  # monotonic: when the newest plan or intent was written
-    statements: dict[bytes, Statement] = field(default_factory=dict)  # by record key
-    doubts: dict[bytes, str] = field(default_factory=dict)  # by record key: why the value cannot be decoded
-
-    def effective(self) -> Iterator[tuple[Statement, bool]]:
-        """The statements that are in force, each with True for a plan and False for an intent.
-
-        An intent ends with the plan that follows it.
-        """
-        plan, intent = self.statements.get(PLAN_KEY), self.statements.get(INTENT_KEY)
-        if plan and not plan.stop:
-            yield plan, True
-        if intent and (plan is None or intent.generation > plan.generation):
-            yield intent, False
-
-
-@dataclass(slots=True)
-class StatusTopic:
-    """What is known about one status topic."""
-
-    end: int  # its end offset at the last look
-    alive_at: float  # monotonic: when its flow last showed a sign of life
 
 
 class ClusterPlans(ClusterAdmin):
@@ -92,6 +62,7 @@ class ClusterPlans(ClusterAdmin):
         self._topics: frozenset[str] = frozenset()
         self._status_topics: dict[str, StatusTopic] = {}
         self._silent: dict[str, float] = {}  # by alias: seconds of silence at the last look
+        self._by_successor: dict[str, bool] = {}  # by alias: was the last sign of life that of a successor?
         self._unread: dict[str, str] = {}  # by topic: why it cannot be read
         self._again: dict[str, float] = {}  # by topic: the monotonic time when it is tried again
         self._idle: Consumer | None = None  # the consumer, while nothing is read; after a failure another one is made
@@ -121,43 +92,57 @@ class ClusterPlans(ClusterAdmin):
         ends = self._ends(map(control_topic, self.control_topics))
         spans: dict[str, tuple[int, int]] = {}
         for name, end in ends.items():
-            if end < self.control_topics[_alias(name)].reached:  # the topic was recreated
-                self.control_topics[_alias(name)] = ControlTopic()
-                self._end_idle()  # it may know the old topic only
-            spans[name] = self.control_topics[_alias(name)].reached, end
+            topic = self.control_topics[_alias(name)]
+            if end < topic.reached:  # the topic was recreated
+                topic = self.control_topics[_alias(name)] = ControlTopic()
+                self.close()  # it may know the old topic only
+            spans[name] = topic.reached, end
         newest: dict[tuple[str, bytes], Message] = {}
+        signs: list[tuple[str, bytes]] = []
         for message in self._fetch(spans):
             name, key = str(message.topic()), message.key() or b""
             self.control_topics[_alias(name)].reached = int(message.offset() or 0) + 1
             if key in (PLAN_KEY, INTENT_KEY):
                 newest[name, key] = message
+            elif key == SIGN_KEY and spans[name][0]:  # the first reading has many, which may all be old
+                signs.append((name, message.value() or b""))
         for name, (_, end) in spans.items():
             if name not in self._unread:  # the last offset may be a transaction marker
                 self.control_topics[_alias(name)].reached = max(end, self.control_topics[_alias(name)].reached)
         for (name, key), message in newest.items():
-            _keep(self.control_topics[_alias(name)], key, message)
+            self.control_topics[_alias(name)].keep(key, message, is_new=spans[name][0] > 0)
+        for name, sign in signs:
+            self.control_topics[_alias(name)].hear(sign)
 
     def silence(self, alias: str) -> float:
         """Seconds since the last sign of life of the flow whose control topic has this alias. Raises ClusterAway.
 
-        The first look uses the timestamps of records. Clocks differ, so from then on a status topic that grows is a
-        sign of life, too. A timestamp in the future counts as now: that clock is wrong, but somebody is alive.
+        The first look has only the timestamps of records. Clocks differ, so from then on reports, plans and signs of
+        life that are new count, whatever their time: whoever looks a second time, after LIFE_SHOWS, knows who lives. A
+        timestamp in the future counts as now: that clock is wrong, but somebody is alive. So does a service that is to
+        take the place of the one whose plan stands there: see `lives_by_successor`.
         """
         name = f"mirror-status.{alias}.internal"
         ends = self._ends([name] if name in self._topics else [])
         if name in ends:
             before, end = self._status_topics.get(name), ends[name]
             if before is None or end < before.end:
-                ages = [_age(message) for message in self._fetch({name: (max(0, end - NEWEST), end)})]
+                ages = [age(message) for message in self._fetch({name: (max(0, end - NEWEST), end)})]
                 if name not in self._unread:
                     self._status_topics[name] = StatusTopic(end, time.monotonic() - min(ages, default=-LONG_AGO))
             elif end > before.end:
                 self._status_topics[name] = StatusTopic(end, time.monotonic())
-        if name not in self._unread:  # otherwise the last known silence counts; 0 if there never was one: alive
+        if not {name, control_topic(alias)} & self._unread.keys():  # otherwise the last one counts; 0, alive, at first
             alive_at = self._status_topics[name].alive_at if name in self._status_topics else LONG_AGO
-            written = self.control_topics[alias].written if alias in self.control_topics else LONG_AGO
-            self._silent[alias] = time.monotonic() - max(written, alive_at)
+            topic, now = self.control_topics.get(alias, ControlTopic()), time.monotonic()
+            own = now - max(topic.written, alive_at)
+            self._silent[alias] = min(own, now - topic.successor_at)
+            self._by_successor[alias] = self._silent[alias] < own
         return self._silent.get(alias, 0.0)
+
+    def lives_by_successor(self, alias: str) -> bool:
+        """True if the last sign of life is of a service that has neither plan nor intent there yet. After `silence`."""
+        return self._by_successor.get(alias, False)
 
     def _list(self) -> None:
         found = self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT))
@@ -244,7 +229,8 @@ class ClusterPlans(ClusterAdmin):
         for name in left:
             self._give_up(name, "its records do not arrive")
 
-    def _end_idle(self) -> None:
+    def close(self) -> None:
+        """End the consumer that is open between two readings. The next one makes another."""
         if self._idle is not None:
             self._idle.close()
             self._idle = None
@@ -254,7 +240,7 @@ class ClusterPlans(ClusterAdmin):
         consumer.assign([TopicPartition(name, 0, begin) for name, (begin, _) in left.items()])
         deadline = time.monotonic() + READ_TIMEOUT
         while left and time.monotonic() < deadline:
-            for message in consumer.consume(1000, 0.1):
+            for message in consumer.consume(QUEUE_RECORDS, 0.1):
                 name, error = str(message.topic()), message.error()
                 offset = int(message.offset() or 0)
                 if error is None:
@@ -280,22 +266,3 @@ def _alias(topic: str) -> str:
     found = CONTROL.fullmatch(topic)
     assert found
     return found[1]
-
-
-def _keep(topic: ControlTopic, key: bytes, message: Message) -> None:
-    topic.statements.pop(key, None)
-    topic.doubts.pop(key, None)
-    value = message.value()
-    if value is None:  # withdrawn
-        return
-    topic.written = max(topic.written, time.monotonic() - _age(message))
-    try:
-        topic.statements[key] = Statement.decode(value)
-    except ValueError as error:
-        topic.doubts[key] = str(error)[:200]
-
-
-def _age(message: Message) -> float:
-    """Seconds since the record's timestamp; 0 if that is in the future."""
-    timestamp: int = message.timestamp()[1]
-    return max(0.0, time.time() - timestamp / 1000)

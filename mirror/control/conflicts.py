@@ -74,6 +74,7 @@ class OtherFlow:
     statement: Statement
     copies: bool  # False if the flow has only announced what it is going to copy
     alive: bool = True
+    by_successor: bool = False  # alive is only a service that is to take the place of the one that made the statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,10 @@ def rule(ours: Key, conflicting_flows: Sequence[ConflictingFlow], new: bool, ann
     """Decide whether we may copy: None if we may, or if we have not `announced` yet and may do so.
 
     `new` is True if our current plan lacks some of what we want to copy. If it lacks nothing, flows that have only
-    announced give way to us, because our plan counts for more than their announcement.
+    announced give way to us, because our plan counts for more than their announcement. So does then a service that is
+    to take the place of one that is silent: it will see our plan.
     """
-    alive = [conflicting for conflicting in conflicting_flows if conflicting.other.alive]
+    alive = [each for each in conflicting_flows if each.other.alive and (new or not each.other.by_successor)]
     for conflicting in alive:
         if conflicting.other.copies or (new and conflicting.other.key < ours):
             return Ruling(conflicting, True)

@@ -7,14 +7,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, end_of
+from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, span_of
 from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
-from mirror.control.orders import Order, Scope, replayed
+from mirror.control.kept_orders import KeptOrders
+from mirror.control.orders import Order, Orders, Scope
 from mirror.control.plan import Plan, WrongPlan, unreadable
 from mirror.control.signs import GOODBYE_KEY, SIGN_KEY, Signs
 from mirror.control.verification import VERIFY_KEY, Verification
@@ -25,22 +25,17 @@ from mirror.kafka.renewed import Outage, another
 from mirror.kafka.topic_ids import KnownIds, TopicIds
 from mirror.model import Partition
 from mirror.settings import Flow
+from mirror.text import SAID_MAX, said
 
 log = logging.getLogger(__name__)
 # Spark's planner process has no log set up: without this handler Python would print there. Service and tasks log it.
 log.addHandler(logging.NullHandler())
 
 REMEMBERED = 1_000  # most replaced tasks that are kept until the user of the reader removes them
+HOLDERS = 100  # last tasks of a slice in a Spark epoch whose claims are known when they are read again
+TOGETHER = 0.1  # seconds for which a poll goes on while there are more records
 STRAGGLE = 0.1  # seconds during which answers may still arrive after the reader has stopped fetching
 NOT_READ = "another version of mirror wrote it: run one version only, and repeat orders with its pause and resume"
-
-
-@dataclass
-class SinceRecreation:
-    """Orders and decisions on a recreated control topic, until the flow leader writes a plan there."""
-
-    orders: dict[Scope, Order | None] = field(default_factory=dict)  # None: removed
-    decisions: dict[Partition, Decision] = field(default_factory=dict)
 
 
 class ControlReader:
@@ -54,13 +49,15 @@ class ControlReader:
 
     A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
     is. There the flow leader first writes the orders and decisions that the new topic lacks (see `unwritten`), and then
-    a plan. Until that plan has come, all that was known before stays in force.
+    a plan. Until that plan has come, all that was known before stays in force. A topic that has become shorter, because
+    a lagging replica became its leader or a disk was lost, is read from its beginning in the same way.
+
+    With another `cleanup.policy` than compaction, Kafka deletes the oldest records, whatever they say. Then the topic
+    begins later than before, and the flow leader writes orders, decisions and plan again, too.
 
     Poll only with `follow=True`, and then keep polling: while fetched records are unread, librdkafka keeps the broker
     that they came from, even one that has restarted since, and a thread that checks a thousand times a second. A reader
-    without `follow` fetches nothing between two readings.
-
-    Several threads may use a reader.
+    without `follow` fetches nothing between two readings. Several threads may use a reader.
     """
 
     def __init__(self, flow: Flow, follow: bool = False) -> None:
@@ -69,17 +66,15 @@ class ControlReader:
         self.intent: bytes | None = None
         self.claims: dict[int, str] = {}
         self.replaced_tasks: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
-        self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
-        self.decisions: Mapping[Partition, Decision] = {}  # replaced as a whole by every change
         self.verified: Verification | None = None  # the last comparison of the whole flow
         self.signs = Signs()
-        self.recreations = 0  # how often the topic was found to have another id
-        self._since_recreation: SinceRecreation | None = None
+        self.recreations = 0  # how often the topic was found to have another id, or to have become shorter
+        self._kept = KeptOrders()
         self._flow = flow
-        self._cluster = flow.target.alias
         self._topic = flow.control_topic
-        self._holders: dict[int, tuple[str, set[str]]] = {}  # by slice: the newest Spark epoch, and its tasks so far
+        self._holders: dict[int, tuple[str, deque[str]]] = {}  # by slice: the newest Spark epoch, and its last tasks
         self._newest_plans: deque[bytes] = deque(maxlen=2)  # until they are decoded
+        self._begin: int | None = None  # where the topic began at the last look
         self._reached = 0
         self._follow = follow
         self._fetches = False
@@ -95,33 +90,44 @@ class ControlReader:
         return internal_consumer(self._flow.target, self._flow.group, "earliest", self._ids if self._follow else None)
 
     @property
+    def orders(self) -> Orders:
+        """The orders in force. Each reading that finds one replaces them as a whole."""
+        return self._kept.orders
+
+    @property
+    def decisions(self) -> Mapping[Partition, Decision]:
+        """The decisions in force. Each reading that finds one replaces them as a whole."""
+        return self._kept.decisions
+
+    @property
     def awaits_plan(self) -> bool:
-        """True if the topic was recreated and no flow leader has written a plan there yet."""
-        return self._since_recreation is not None
+        """True if the topic was recreated, or has lost records, and no flow leader has written a plan there since."""
+        return self._kept.awaits_plan
 
     @property
     def orders_since_recreation(self) -> list[Scope]:
         """The scopes of orders that were given after the topic was recreated; empty once it has a plan."""
-        return list(self._since_recreation.orders) if self._since_recreation is not None else []
+        return self._kept.orders_since_recreation
 
     def unwritten(self) -> tuple[dict[Scope, Order | None], list[Decision]]:
-        """The orders (None removes one) and decisions that a recreated topic lacks.
+        """The orders (None removes one) and decisions that a topic which awaits a plan lacks.
 
         Once they are written, all that was known is in force again, changed by what operators have ordered since.
         """
         with self._lock:
-            new = self._since_recreation
-            if new is None:
-                return {}, []
-            wanted = replayed(self.orders, new.orders)
-            changes = {scope: wanted.get(scope) for scope in wanted.keys() | new.orders.keys()}
-            decisions = [each for partition, each in self.decisions.items() if partition not in new.decisions]
-            return {scope: order for scope, order in changes.items() if order != new.orders.get(scope)}, decisions
+            return self._kept.unwritten()
 
     def poll(self, timeout: float) -> bool:
-        """Read what arrives within `timeout` seconds; True if something changed. Raises ForeignPlan."""
+        """Read what arrives within `timeout` seconds; True if something changed. Raises ForeignPlan.
+
+        More that is there already is read with it: a change costs a task a pass over all of its partitions.
+        """
         with self._lock:
-            changed = self._take(timeout) is None
+            before, changed = self._reached, self._take(timeout) is None
+            deadline = time.monotonic() + TOGETHER
+            while before < self._reached and time.monotonic() < deadline:
+                before, changed = self._reached, self._take(0) is None or changed
+            self._kept.publish()
             self._decode_plan()
             return changed
 
@@ -140,11 +146,12 @@ class ControlReader:
                 recreations = -1
                 while recreations != self.recreations:
                     recreations = self.recreations
-                    self._take_all(end_of(self._consumer, self._topic, self._cluster))
+                    self._take_all(self._end())
                 failed = False
             finally:
                 self._outage.note(failed)
                 self._rest()
+                self._kept.publish()
                 self._decode_plan()
 
     def close(self) -> None:
@@ -163,6 +170,16 @@ class ControlReader:
             self._fetches = False
             self._consumer.poll(STRAGGLE)  # discards records that arrived meanwhile, so that none stays unread
 
+    def _end(self) -> int:
+        """The topic's end. Notices what the topic has lost since the last look."""
+        begin, end = span_of(self._consumer, self._topic, self._flow.target.alias)
+        if end < self._reached:
+            self._begin_again()
+        elif self._begin is not None and begin > self._begin:
+            self._kept.note_loss()
+        self._begin = begin
+        return end
+
     def _take_all(self, end: int) -> None:
         deadline, recreations = time.monotonic() + READ_TIMEOUT, self.recreations
         while (before := self._reached) < end and recreations == self.recreations:
@@ -171,7 +188,7 @@ class ControlReader:
                 deadline = time.monotonic() + READ_TIMEOUT
             elif time.monotonic() > deadline:
                 reason = f"{self._topic} can't be read to its end: {error or 'no answer in time'}"
-                raise ClusterAway(self._cluster, reason)
+                raise ClusterAway(self._flow.target.alias, reason)
 
     def _take(self, timeout: float) -> str | None:
         """Read one record. Returns None if something changed, else why not ("" if there is nothing new)."""
@@ -185,11 +202,17 @@ class ControlReader:
                 return ""
         if message is None:
             return ""
-        if message.error() is not None:
-            if message.error().code() == KafkaError._PARTITION_EOF:
-                self._reached = message.offset()
-            return str(message.error().str())
-        self._reached = message.offset() + 1
+        error, offset = message.error(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            return str(error.str())
+        if offset < self._reached:  # librdkafka has found that the topic ends before
+            self._begin_again()
+            return ""
+        self._reached = offset if error is not None else offset + 1
+        return str(error.str()) if error is not None else self._kept_from(message)
+
+    def _kept_from(self, message: Message) -> str | None:
+        """Store a record if it can be decoded. Returns None if something changed, else ""."""
         key, value = message.key() or b"", message.value()
         try:
             return None if self._keep(key, value) else ""
@@ -199,7 +222,7 @@ class ControlReader:
             return ""
 
     def _log_ignored(self, key: bytes, reason: str) -> None:
-        where = {"flow": self._flow.name, "topic": self._topic, "key": key.decode(errors="replace")}
+        where = {"flow": self._flow.name, "topic": self._topic, "key": said(key[:SAID_MAX].decode(errors="replace"))}
         log.warning("record that can't be decoded is ignored", extra={**where, "reason": reason})
 
     def _poll_once(self, timeout: float) -> Message | None:
@@ -212,16 +235,20 @@ class ControlReader:
         """If the topic has another id than before, start again from its beginning. True if so."""
         if topic_id is None or not self._known.is_another(self._topic, topic_id):
             return False
-        self._reached, self._fetches = 0, False
-        self._newest_plans.clear()
-        self._since_recreation = SinceRecreation()
-        self.recreations += 1
+        self._begin_again()
         return True
+
+    def _begin_again(self) -> None:
+        """Read the topic from its beginning, as it is now. What was known stays in force until a plan comes."""
+        self._reached, self._fetches, self._begin = 0, False, None
+        self._newest_plans.clear()
+        self._kept.begin_again()
+        self.recreations += 1
 
     def _keep(self, key: bytes, value: bytes | None) -> bool:
         """Store one record; False if it changes nothing. Raises whatever decoding raises."""
         if key.startswith(ORDER_KEY):
-            self._keep_order(Scope.decode(key), None if value is None else Order.decode(value))
+            self._kept.order(Scope.decode(key), None if value is None else Order.decode(value))
         elif key == INTENT_KEY:
             self.intent = value
         elif value is None:
@@ -232,13 +259,9 @@ class ControlReader:
         elif key == PLAN_KEY:
             self.signs.overtake()
             self._newest_plans.append(value)
-            self._end_recreation()
+            self._kept.plan_came()
         elif key.startswith(DECISION_KEY.encode()):
-            decision = Decision.decode(key, value)
-            if self._since_recreation is not None:
-                self._since_recreation.decisions[decision.partition] = decision
-            else:
-                self.decisions = {**self.decisions, decision.partition: decision}
+            self._kept.decide(Decision.decode(key, value))
         elif key == VERIFY_KEY:
             self.verified = Verification.decode(value)
         elif key.startswith(CLAIM_KEY):
@@ -251,27 +274,12 @@ class ControlReader:
         Spark starts one task for each slice of a Spark epoch. A second one replaces a task that was lost.
         """
         self.claims[claim.slice] = claim.task
-        spark_epoch, tasks = self._holders.get(claim.slice, ("", set()))
+        spark_epoch, tasks = self._holders.get(claim.slice, ("", deque[str]()))
         if not claim.spark_epoch or claim.spark_epoch != spark_epoch:
-            self._holders[claim.slice] = claim.spark_epoch, {claim.task}
+            self._holders[claim.slice] = claim.spark_epoch, deque([claim.task], HOLDERS)
         elif claim.task not in tasks:  # a known claim is read again, from a recreated topic
-            tasks.add(claim.task)
+            tasks.append(claim.task)
             self.replaced_tasks.append(claim)
-
-    def _keep_order(self, scope: Scope, order: Order | None) -> None:
-        if self._since_recreation is not None:
-            self._since_recreation.orders.pop(scope, None)  # keeps the newest order last
-            self._since_recreation.orders[scope] = order
-            return
-        others = {each: order for each, order in self.orders.items() if each != scope}
-        self.orders = others if order is None else others | {scope: order}
-
-    def _end_recreation(self) -> None:
-        """Switch to what the recreated topic says, now that the flow leader has written the rest and its plan."""
-        new, self._since_recreation = self._since_recreation, None
-        if new is not None:
-            self.orders = {scope: order for scope, order in new.orders.items() if order is not None}
-            self.decisions = new.decisions
 
     def _decode_plan(self) -> None:
         """Decode the newest plan only: there may be thousands of older ones before the end of the topic."""

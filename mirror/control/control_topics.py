@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -20,8 +22,8 @@ from mirror.control.orders import KEY, VALUE_MAX, Order, Scope
 from mirror.control.reports import Report, key_of
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.client_errors import is_away, is_lasting
-from mirror.kafka.clients import internal_consumer
-from mirror.kafka.own_topic_producer import OwnTopicProducer
+from mirror.kafka.clients import QUEUE_RECORDS, internal_consumer
+from mirror.kafka.own_topic_producer import OwnTopicProducer, queued
 from mirror.kafka.renewed import Outage, another
 from mirror.model import Partition
 from mirror.settings import Flow
@@ -42,6 +44,7 @@ NOT_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
 ALL_REPORTS = 2**62  # more than any topic has: a StatusReader that goes back so far begins at the beginning
+RATE_SPAN = 1.0  # seconds between two reports of a partition that tell how fast it is copied, at least
 READ_TIMEOUT = 10.0  # seconds without progress after which reading one of these topics to its end is given up
 
 
@@ -100,9 +103,16 @@ class ControlWriter:
         Raises ClusterAway, FlowError when the target refuses them.
         """
         topic, failed = self._flow.control_topic, list[KafkaError]()
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
         try:
             for key, value in records.items():
-                self._producer.produce(topic, value, key, lambda error, _: failed.append(error) if error else None)
+                queued(
+                    partial(self._producer.produce, topic, value, key, delivered), self._producer.flush, READ_TIMEOUT
+                )
         except KafkaException as error:  # the client believes that the topic does not exist
             failed.append(error.args[0])
         left = self._producer.flush(READ_TIMEOUT)
@@ -157,10 +167,31 @@ class StatusReader:
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
 
     @staticmethod
-    def recent(flow: Flow, partitions: int) -> list[DatedReport]:
-        """The last reports of a flow with this number of `partitions`, the oldest first. Raises ClusterAway."""
-        with closing(StatusReader(flow, back=RECENT_REPORTS * (10 + partitions))) as reader:
-            return reader.history()
+    def recent(flow: Flow, partitions: int, wanted: Iterable[Partition]) -> Iterator[Report]:
+        """The last reports of the `wanted` partitions, the oldest first; the flow has `partitions` partitions in all.
+
+        No other report is decoded: every task reads this when it starts. Raises ClusterAway.
+        """
+        keys = {key_of(partition) for partition in wanted}
+        with closing(StatusReader(flow, _back(partitions))) as reader:
+            for dated in reader._decoded(message for message in reader._to_end() if message.key() in keys):
+                yield dated.report
+
+    @staticmethod
+    def newest(flow: Flow, partitions: int | None = None) -> list[DatedReport]:
+        """The newest reports of each partition of a flow, the oldest first. Raises ClusterAway.
+
+        Of each partition these are the last report, those that are at most RATE_SPAN older, and the one before them.
+        They are among the last of a flow with this number of `partitions`; None: the whole topic is read.
+        """
+        kept: dict[bytes | None, deque[Message]] = {}
+        with closing(StatusReader(flow, ALL_REPORTS if partitions is None else _back(partitions))) as reader:
+            for message in (each for each in reader._to_end() if each.value() is not None):
+                some = kept.setdefault(message.key(), deque(maxlen=RECENT_REPORTS))
+                some.append(message)
+                while len(some) > 2 and _at(message) - _at(some[1]) > RATE_SPAN:
+                    some.popleft()
+            return list(reader._decoded(message for some in kept.values() for message in some))
 
     @staticmethod
     def last(flow: Flow, partitions: Iterable[Partition]) -> list[Report]:
@@ -195,7 +226,8 @@ class StatusReader:
 
     def _poll(self, timeout: float) -> list[Message]:
         found = []
-        messages = self._consumer.consume(1000, timeout)
+        # No more at once: each may have INTERNAL_MAX bytes, however few it has while it is compressed.
+        messages = self._consumer.consume(QUEUE_RECORDS, timeout)
         for message in messages:
             error = message.error()
             if error is None:
@@ -214,7 +246,7 @@ class StatusReader:
             value = message.value()
             try:
                 if value is not None:
-                    yield DatedReport(Report.decode(value), message.timestamp()[1] / 1000)
+                    yield DatedReport(Report.decode(value), _at(message))
             except decode.DecodeError as error:
                 self.ignored += 1
                 where = {"flow": self._flow.name, "topic": self._topic, "reason": str(error)}
@@ -225,13 +257,29 @@ class StatusReader:
         self._consumer.close()
 
 
+def _back(partitions: int) -> int:
+    """So many records at the end of the status topic have a report of each partition, if the tasks run."""
+    return RECENT_REPORTS * (10 + partitions)
+
+
+def _at(message: Message) -> float:
+    """When a report was written: seconds since the Unix epoch."""
+    return float(message.timestamp()[1] / 1000)
+
+
 def end_of(consumer: Consumer, topic: str, cluster: str) -> int:
     """The current end offset of one of these topics. Raises ClusterAway."""
+    return span_of(consumer, topic, cluster)[1]
+
+
+def span_of(consumer: Consumer, topic: str, cluster: str) -> tuple[int, int]:
+    """The offset where one of these topics begins now, and its end. Raises ClusterAway."""
     deadline = time.monotonic() + READ_TIMEOUT
     while True:
         left = deadline - time.monotonic()
         try:
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), max(0.1, left))[1])
+            begin, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), max(0.1, left))
+            return begin, end
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.code() not in NOT_YET or left <= 0:

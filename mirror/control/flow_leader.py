@@ -10,26 +10,28 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.plan import Lineage, Plan, next_generation, next_plan, unmarked
+from mirror.control.plan_size import as_record
 from mirror.control.slices import Capacity, Dealer
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
-from mirror.errors import ClusterAway, FlowError, Superseded
-from mirror.kafka.client_errors import FENCED, is_lasting
+from mirror.control.transaction_errors import judged
+from mirror.errors import FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, target_producer, transactional_properties
 from mirror.kafka.credentials import FileChanges
+from mirror.kafka.own_topic_producer import queued
 from mirror.kafka.transactional_ids import flow_leader_id
 from mirror.model import Topic
 from mirror.settings import Flow
+from mirror.timing import LEADER_STEP, LEADER_TRANSACTION
 
 log = logging.getLogger(__name__)
-
-TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
 class FlowLeader:
@@ -81,17 +83,27 @@ class FlowLeader:
         self._recreations = self.control.recreations
 
     def _open_producer(self) -> Producer:
-        """Open the flow leader's producer, which fences every earlier one."""
-        properties = transactional_properties(self._flow, flow_leader_id(self._flow))
+        """Open the flow leader's producer, which fences every earlier one.
+
+        Its transactions end sooner than those of tasks. If the target does not allow the tasks' time-out, another
+        service may lead with one that it allows, and must not be fenced: so theirs is tried first.
+        """
+        producer = self._producer_with(self._flow)
+        if self._flow.transaction_timeout <= LEADER_TRANSACTION:
+            return producer
+        return self._producer_with(replace(self._flow, transaction_timeout=LEADER_TRANSACTION))
+
+    def _producer_with(self, flow: Flow) -> Producer:
+        properties = transactional_properties(flow, flow_leader_id(flow))
         # A plan lists every partition, so it is compressed and may be large. The log level is librdkafka's own: a task
         # has to notice lost connections, but the flow leader reads the control topic again before it publishes.
         own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
         self._changes.note()
-        producer = target_producer(self._flow.target, {**properties, **own}, LIBRDKAFKA)
+        producer = target_producer(flow.target, {**properties, **own}, LIBRDKAFKA)
         try:
-            producer.init_transactions(TIMEOUT)
+            producer.init_transactions(LEADER_STEP)
         except KafkaException as error:
-            raise self._judge(error) from error
+            raise judged(self._flow, error) from error
         return producer
 
     def check_still_leading(self) -> None:
@@ -112,7 +124,7 @@ class FlowLeader:
 
     @property
     def lacks_plan(self) -> bool:
-        """True if our plan is not in force, or not the newest: the topic was recreated, or somebody wrote over it.
+        """True if our plan is not in force, or not the newest: the topic has lost it, or somebody wrote over it.
 
         That may be a wrong plan, or that of a stopping service. The latter needs `exactly_once: false`, where a service
         that reads and then writes is not fenced in between.
@@ -167,9 +179,9 @@ class FlowLeader:
             active_active=active_active,
             unmarked=unmarked(plan, remote_ids) if active_active else {},
         )
-        self._intent = intent.encode()
+        self._intent = as_record(self._flow, intent)
         self._send({INTENT_KEY: self._intent})
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + LEADER_STEP
         while self.control.intent != self._intent:
             if time.monotonic() > deadline:
                 reason = "its announcement cannot be read back, or another service has announced something since"
@@ -187,8 +199,8 @@ class FlowLeader:
     ) -> Plan:
         """Write a plan for `topics` and `capacity`, unless our newest plan says the same. Returns the newest plan.
 
-        On a recreated control topic, or over a wrong plan, the plan is always written. On a recreated one, the orders
-        and decisions that were in force come before it.
+        On a control topic that was recreated or has lost records, or over a wrong plan, the plan is always written. If
+        the topic lacks orders or decisions that were in force, these come before it.
         `remote_ids` has the ids of the target's topics by name, `renew_interval` is in seconds. Raises ClusterAway,
         FlowError, Superseded.
         """
@@ -236,7 +248,7 @@ class FlowLeader:
         return plan.service_id == self._service_id and not plan.stop
 
     def _write(self, plan: Plan) -> Plan:
-        self._send({**self._records_to_rewrite(plan), PLAN_KEY: plan.encode()})
+        self._send({**self._records_to_rewrite(plan), PLAN_KEY: as_record(self._flow, plan)})
         self._intent, self._former = None, ""
         self._generation, self._recreations = plan.generation, self.control.recreations
         self.control.read_to_end()
@@ -249,7 +261,7 @@ class FlowLeader:
             self._writer.write(records)
 
     def _records_to_rewrite(self, plan: Plan) -> dict[bytes, bytes | None]:
-        """The orders and decisions to write before the plan if the control topic was recreated, else nothing."""
+        """The orders and decisions to write before the plan if the control topic has lost records, else nothing."""
         if not self.control.awaits_plan:
             return {}
         orders, decisions = self.control.unwritten()
@@ -259,7 +271,7 @@ class FlowLeader:
             "decisions": len(decisions),
             "orders_since_recreation": ", ".join(map(str, self.control.orders_since_recreation)) or "nothing",
         }
-        log.warning("control topic was deleted: plan, orders and decisions are written again", extra=where | counts)
+        log.warning("control topic lost records: plan, orders and decisions are written again", extra=where | counts)
         written = {scope.key(): order.encode() if order else None for scope, order in orders.items()}
         return written | {decision.key(): decision.encode() for decision in decisions}
 
@@ -271,27 +283,8 @@ class FlowLeader:
         try:
             producer.begin_transaction()
             for key, value in records.items():
-                producer.produce(self._flow.control_topic, value, key, 0)
-            producer.commit_transaction(TIMEOUT)
+                queued(partial(producer.produce, self._flow.control_topic, value, key, 0), producer.flush, LEADER_STEP)
+            producer.commit_transaction(LEADER_STEP)
         except KafkaException as error:
             self._producer = None
-            raise self._judge(error) from error
-
-    def _judge(self, error: KafkaException) -> ClusterAway | FlowError:
-        cause = error.args[0]
-        if cause.code() in FENCED:
-            # Being fenced is not decisive: the other service may have died before it published a plan. The next
-            # `check_still_leading` decides.
-            return FlowError(f"flow {self._flow.name}: another service has fenced this flow leader")
-        if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-            return FlowError(
-                f"flow {self._flow.name}: transaction_timeout ({self._flow.transaction_timeout:g} s) is longer than "
-                f"transaction.max.timeout.ms of the brokers of {self._flow.target.alias}: lower it, or raise theirs",
-                blocked=True,
-            )
-        if is_lasting(cause):
-            alias = self._flow.target.alias
-            return FlowError(
-                f"flow {self._flow.name}: {alias} does not let mirror lead the flow: {cause.str()}", blocked=True
-            )
-        return ClusterAway(self._flow.target.alias, cause.str())
+            raise judged(self._flow, error) from error

@@ -17,9 +17,9 @@ from mirror.settings import Flow
 RETRY = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RoundResult:
-    """What is known after a round, and before the first one has ended."""
+    """What is known after a round, and before the first one has ended. It is equal only to itself."""
 
     # When the last round that succeeded has ended, in seconds since the Unix epoch. Before the first one: when the flow
     # leader began with them. So rounds that never succeed look as old as those that succeed no more.

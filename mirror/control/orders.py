@@ -84,26 +84,38 @@ def changes(orders: Orders, scope: Scope, paused: bool) -> dict[Scope, Order | N
     """The records to write so that all of `scope` is paused, or none of it; None removes an order.
 
     Nothing outside of `scope` changes. Topics and partitions that appear in `scope` later obey the new order, too.
+    Readers obey one record after the other, and the writer may end in between. So the widest scope comes first: each
+    partition goes from its old state to the new one, and is never in a state that nobody has ordered.
     """
-    lifted: dict[Scope, Order | None] = {each: None for each in orders if scope.covers(each)}
-    wider = [each for each in orders if each != scope and each.covers(scope)]
-    inherited = orders[max(wider, key=_narrowness)].paused if wider else False
-    return lifted | {scope: None if inherited == paused else Order(paused)}
+    own = None if _inherited(orders, scope) == paused else Order(paused)
+    covered = orders if scope.partition is None else ()  # nothing is narrower than a partition
+    narrower = sorted((each for each in covered if each != scope and scope.covers(each)), key=_narrowness)
+    return {scope: own, **dict.fromkeys(narrower)}
 
 
 def replayed(orders: Orders, newer: Mapping[Scope, Order | None]) -> Orders:
     """The orders that result when `newer` ones, the oldest first, are applied to `orders`; None removes an order.
 
-    Whoever gave the newer ones did not know of `orders`.
+    Whoever gave the newer ones did not know of `orders`: a removal means what the newer ones before it say of the wider
+    scopes.
     """
-    result = dict(orders)
+    result, known = dict(orders), dict[Scope, Order]()
     for scope, order in newer.items():
-        for each, change in changes(result, scope, order is not None and order.paused).items():
+        paused = _inherited(known, scope) if order is None else order.paused
+        for each, change in changes(result, scope, paused).items():
             if change is None:
                 result.pop(each, None)
             else:
                 result[each] = change
+        if order is not None:
+            known[scope] = order
     return result
+
+
+def _inherited(orders: Orders, scope: Scope) -> bool:
+    """True if the narrowest order for a wider scope pauses this one."""
+    wider = [] if scope == Scope() else [Scope()] if scope.partition is None else [Scope(scope.topic), Scope()]
+    return next((orders[each].paused for each in wider if each in orders), False)
 
 
 def _narrowness(scope: Scope) -> int:

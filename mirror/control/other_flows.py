@@ -6,6 +6,7 @@ conflicts.py explains the rules.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -38,7 +39,7 @@ from mirror.kafka.provenance import is_usable_id
 from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.settings import Flow, Start
-from mirror.timing import ALIVE
+from mirror.timing import ALIVE, LIFE_SHOWS
 
 log = logging.getLogger(__name__)
 
@@ -85,12 +86,25 @@ class OtherFlows:
         self._source = ClusterPlans(flow.source, flow.group, "", sample)
         self._target = ClusterPlans(flow.target, flow.group, "" if own else flow.control_topic, sample)
         self._siblings: set[str] = set()
+        self._watched: set[str] = set()  # names of silent flows that had LIFE_SHOWS to be heard
 
     def look(self, remotes: Mapping[str, str], plan: Plan | None = None, service_id: str = "") -> OthersView:
         """Find what prevents us from copying `remotes` (remote topics by source topic). Raises ClusterAway.
 
         `plan` is the newest plan on the flow's own control topic. `service_id` is our own.
+
+        If a conflicting flow looks silent for the first time, only timestamps say so, and clocks differ. Then it looks
+        again once a living flow would have been heard.
         """
+        view = self._look(remotes, plan, service_id)
+        silent = {each.other.name for each in view.conflicting_flows if not each.other.alive}
+        if silent <= self._watched:
+            return view
+        time.sleep(LIFE_SHOWS)
+        self._watched |= silent
+        return self._look(remotes, plan, service_id)
+
+    def _look(self, remotes: Mapping[str, str], plan: Plan | None, service_id: str) -> OthersView:
         self._source.read()
         self._target.read()
         own = Statement(plan.service_id, plan.generation, plan.stop, {}, plan.clusters, {}) if plan else None
@@ -179,7 +193,7 @@ class OtherFlows:
     def _with_life(self, other: OtherFlow) -> OtherFlow:
         cluster = self._source if other.at_source else self._target
         alias = other.name.removesuffix(f"->{cluster.alias}")
-        return replace(other, alive=cluster.silence(alias) < ALIVE)
+        return replace(other, alive=cluster.silence(alias) < ALIVE, by_successor=cluster.lives_by_successor(alias))
 
     def _namesake(self, own: Statement) -> ConflictingFlow:
         """The conflict that the plan on our control topic belongs to a flow of our name that copies another cluster."""

@@ -8,8 +8,8 @@ from enum import Enum
 class State(Enum):
     """A partition's state, which says what an operator may expect.
 
-    - STARTING: it waits for records. Its task has no producer open for it, because no record has come yet, or because
-      its idle producer was closed.
+    - STARTING: it is about to be copied. In whole batches its task takes it over. Record by record it waits for
+      records: its task has no producer open for it, because none has come yet, or because its idle producer was closed.
     - RUNNING: it is copied.
     - RETRYING: the last try failed. The partition tries again, and goes on by itself once the cause has passed.
     - BLOCKED: it waits for a person, who has to decide (`mirror resume`) or to repair something. The task still looks

@@ -19,15 +19,22 @@ def reported_positions(flow: Flow, wanted: Mapping[Partition, Topic], partitions
     its topic was left out.
     Raises ClusterAway.
     """
-    recent = [dated.report for dated in StatusReader.recent(flow, partitions)]
-    older = wanted.keys() - {report.partition for report in recent}
     remotes = {partition: topic.remote for partition, topic in wanted.items()}
+    found = set[Partition]()
+    recent = _noting(StatusReader.recent(flow, partitions, wanted), found)
     positions = newest_positions(of_this_copy(recent, flow.group, remotes))
-    if older:
+    if older := wanted.keys() - found:
         last = newest_positions(of_this_copy(StatusReader.last(flow, older), flow.group, remotes))
         ids = _ids(flow, {wanted[each] for each in last})
         positions |= {each: at for each, at in last.items() if at.remote_id in ("", ids[remotes[each]])}
     return positions
+
+
+def _noting(reports: Iterable[Report], found: set[Partition]) -> Iterator[Report]:
+    """These reports, one at a time; their partitions are added to `found`."""
+    for report in reports:
+        found.add(report.partition)
+        yield report
 
 
 def _ids(flow: Flow, topics: Iterable[Topic]) -> dict[str, str]:

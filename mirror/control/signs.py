@@ -26,6 +26,7 @@ class Sign:
 
     service_id: str  # of the service, whether it leads the flow yet or not
     host: str  # where it runs, for people; in Kubernetes the pod's name
+    waits: bool = False  # another flow is in the way of this one, which copies nothing
 
     def encode(self) -> bytes:
         """The record value, JSON."""
@@ -34,7 +35,8 @@ class Sign:
     @staticmethod
     def decode(value: bytes) -> Sign:
         """Decode a value that `encode` made. Raises DecodeError."""
-        return Sign(**decode.fields(decode.parsed(value, VALUE_MAX), {"service_id": decode.name, "host": decode.name}))
+        required = {"service_id": decode.name, "host": decode.name}
+        return Sign(**decode.fields(decode.parsed(value, VALUE_MAX), required, {"waits": decode.flag}))
 
 
 @dataclass(slots=True)

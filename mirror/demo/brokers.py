@@ -10,6 +10,7 @@ import atexit
 import base64
 import contextlib
 import logging
+import os
 import random
 import signal
 import socket
@@ -29,7 +30,7 @@ from mirror.demo.subprocesses import spawn
 from mirror.errors import SetupError
 from mirror.spark.java import java
 
-_START_SECONDS, _STOP_SECONDS = 60.0, 15.0
+_START_SECONDS, _STOP_SECONDS = 180.0, 15.0
 
 LOG4J = """\
 rootLogger.level = warn
@@ -92,7 +93,7 @@ class Broker:
     def start(self) -> None:
         """Start with the data in the directory, if there is any, and return when the broker answers requests.
 
-        Raises SetupError, with the end of the broker's log, if that takes more than a minute.
+        Raises SetupError, with the end of the broker's log, if that takes more than three minutes.
         """
         (self._directory / "tmp").mkdir(parents=True, exist_ok=True)
         (self._directory / "log4j2.properties").write_text(LOG4J)
@@ -154,8 +155,10 @@ class Broker:
         atexit.unregister(self.kill)
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay open, but the broker answers nothing."""
+        """Send SIGSTOP, and wait until all its threads stand still: connections stay open, but it answers nothing."""
         self._signal(signal.SIGSTOP)
+        if self.process:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Continue after `pause`."""

@@ -14,7 +14,7 @@ from mirror.control.newest_plan import newest_plan
 from mirror.groups.group_offsets import is_usable_group
 from mirror.groups.translated import Translation
 from mirror.groups.translation import End, Unknown, is_after_all, read_before
-from mirror.groups.translator import RECREATED, Translator
+from mirror.groups.translator import Translator
 from mirror.model import Partition
 from mirror.settings import Flow
 
@@ -28,6 +28,10 @@ class FlowBack:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._plans = ClusterPlans(flow.source, flow.group, "", control_topic(flow.target.alias))
+
+    def close(self) -> None:
+        """End the client."""
+        self._plans.close()
 
     def find_flow(self) -> Flow | None:
         """The flow back, as far as its map needs it. None if there is none. Raises ClusterAway, ForeignPlan."""
@@ -61,6 +65,7 @@ class SharedTranslator:
 
     def close(self) -> None:
         """End the clients."""
+        self._finder.close()
         self._there.close()
         if self._back is not None:
             self._back.close()
@@ -107,7 +112,7 @@ class SharedTranslator:
         position = seen.position
         if partition not in self._unmoved or position is None or seen.log_end is None or upstream > position.offset:
             return found
-        if found.reason == RECREATED:  # the map is that of the old topic, so its end says nothing
+        if seen.recreated:  # the map is that of the old topic, so its end says nothing
             return found
         end = End(position.offset, position.map_end)
         if not is_after_all(self._there.entries(partition, position), upstream, end):
@@ -117,18 +122,26 @@ class SharedTranslator:
     def _earlier(self, found: Translation) -> Translation:
         if found.translated is None or found.offset is None:
             return found
-        read = self._read_before(found.partition, found.offset) if found.remote == found.partition.topic else None
+        read = self._read_before(found.partition, found.offset) if found.remote == found.partition.topic else ""
         if not isinstance(read, int):
-            why = NO_WAY_BACK if read is None else f"{NO_WAY_BACK}: {read.value}"
-            return replace(found, translated=None, reason=why)
+            return replace(found, translated=None, reason=f"{NO_WAY_BACK}: {read}" if read else NO_WAY_BACK)
         kept = max(read, self._there.seen(found.partition).log_start or 0)
         return replace(found, translated=min(found.translated, kept), reason=EARLIER if kept < found.translated else "")
 
-    def _read_before(self, partition: Partition, offset: int) -> int | Unknown | None:
-        """Each record written on the target before the answer is before `offset` on the source. None: no flow back."""
+    def _read_before(self, partition: Partition, offset: int) -> int | str:
+        """Each record written on the target before the answer is before `offset` on the source.
+
+        If there is no such answer, it is the reason, or "" if there is no flow back. While the target's
+        topic was created again, and the flow back has not begun with the new one, its map says nothing about the new
+        one's records.
+        """
         if self._back is None:
-            return None
-        position = self._back.seen(partition).position
-        if position is None:
-            return Unknown.NOT_COPIED
-        return read_before(self._back.entries(partition, position), offset, End(position.offset, position.map_end))
+            return ""
+        seen = self._back.seen(partition)
+        if seen.recreated:
+            return seen.recreated
+        if (position := seen.position) is None:
+            return Unknown.NOT_COPIED.value
+        end = End(position.offset, position.map_end)
+        found = read_before(self._back.entries(partition, position), offset, end)
+        return found if isinstance(found, int) else found.value

@@ -26,6 +26,7 @@ from mirror.groups.group_coordinator import LATE, asked, find_group_coordinators
 from mirror.groups.group_offsets import Committed
 from mirror.groups.patience import LONG
 from mirror.kafka.credentials import properties_of
+from mirror.model import BATCH_BYTES
 from mirror.settings import Cluster
 from mirror.target.coordination import codes
 from mirror.wire import cluster as wire
@@ -46,6 +47,27 @@ _AGAIN = codes("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT
 _NONE_KEPT: Mapping[str, float] = MappingProxyType({})
 _HAS_MEMBERS = CODES["UNKNOWN_MEMBER_ID"]
 _TOO_LONG = CODES["OFFSET_METADATA_TOO_LARGE"]  # the target's offset.metadata.max.bytes is smaller
+PART_MAX = BATCH_BYTES // 4  # bytes of a part's records, about; a target may have a smaller max.message.bytes
+_BESIDE = 64  # bytes of a record of __consumer_offsets, beside the names and the metadata
+
+
+def in_parts(group: str, offsets: Mapping[Where, Committed]) -> Iterator[dict[Where, Committed]]:
+    """The offsets in parts, each of which a broker takes in one commit. Pure.
+
+    Kafka writes the offsets of a commit as one batch, and refuses all of them if that is larger than
+    `max.message.bytes` of __consumer_offsets.
+    """
+    part: dict[Where, Committed] = {}
+    size = 0
+    for where, at in offsets.items():
+        more = _BESIDE + sum(len(text.encode()) for text in (group, where[0], at.metadata))
+        if part and size + more > PART_MAX:
+            yield part
+            part, size = {}, 0
+        part[where] = at
+        size += more
+    if part:
+        yield part
 
 
 class TooLate(ClusterAway):

@@ -17,11 +17,12 @@ from mirror.groups.patience import LONG
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
 from mirror.settings import Cluster
+from mirror.target.loading import held
 from mirror.target.position_metadata import without_end
 from mirror.wire import cluster as wire
 from mirror.wire.access import access
 from mirror.wire.connection import Connection
-from mirror.wire.error_codes import failure, name_of
+from mirror.wire.error_codes import CODES, failure, name_of
 from mirror.wire.offsets import Offsets, offset_fetch
 from mirror.wire.requests import Request
 
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 BLANKS = " \t\n\v\f\r"  # what librdkafka drops at the beginning of a property
 UNUSABLE = "the id is empty, begins with a blank or has a NUL"
+_UNSTABLE = CODES["UNSTABLE_OFFSET_COMMIT"]
 
 
 def is_usable_group(group: str) -> bool:
@@ -94,23 +96,44 @@ class GroupOffsets:
         """
         return ({}, True) if self._client is None else self._runner.run(other_groups(self._client))
 
-    def of(self, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float = LONG) -> Found:
+    def of(
+        self, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float = LONG, stable: bool = False
+    ) -> Found:
         """The committed offsets of a group, and why those of some partitions are not known.
 
-        `names` has the topic partitions of this cluster by source partition. It does not wait for offsets in
-        transactions that have not ended, because a transaction may hang. It waits for `timeout` seconds, also while the
-        group's coordinator moves or loads. Raises ClusterAway or PartitionError.
+        `names` has the topic partitions of this cluster by source partition. An offset in a transaction that has not
+        ended is not waited for, because the transaction may hang: the one before it counts, or if `stable` that
+        partition's offset is not known. It waits for `timeout` seconds, also while the group's coordinator moves or
+        loads. Raises ClusterAway or PartitionError.
         """
+        return self._found(group, names, timeout, offset_fetch(group, list(names.values()), stable), stable)
+
+    def all_of(self, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float = LONG) -> Found:
+        """The same for who asks for many groups, and for each of a cluster's partitions.
+
+        Few groups have offsets in more than a few of them. So the request names none, and the answer has those that
+        there are. (librdkafka has to name them.)
+        """
+        return self._found(group, names, timeout, offset_fetch(group, None, stable=False), stable=False)
+
+    def _found(
+        self,
+        group: str,
+        names: Mapping[Partition, tuple[str, int]],
+        timeout: float,
+        request: Request[Offsets],
+        stable: bool,
+    ) -> Found:
         if not names:
             return {}, {}
         if not is_usable_group(group):
             raise PartitionError(f"no offsets of group {group!r:.100}: {UNUSABLE}")
         if self._client is not None:
             try:
-                return self._read(self._client, group, names, timeout)
+                return self._read(self._client, group, names, timeout, request)
             except Unsupported as error:
                 self._leave_out_metadata(error)
-        found, failed = positions_of(self._there, group, names, timeout)
+        found, failed = positions_of(self._there, group, names, timeout, stable)
         return {partition: Committed(*at) for partition, at in found.items()}, failed
 
     def close(self) -> None:
@@ -127,10 +150,14 @@ class GroupOffsets:
         self._client = None
 
     def _read(
-        self, client: wire.Cluster, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float
+        self,
+        client: wire.Cluster,
+        group: str,
+        names: Mapping[Partition, tuple[str, int]],
+        timeout: float,
+        request: Request[Offsets],
     ) -> Found:
         try:
-            request = offset_fetch(group, list(names.values()), stable=False)
             answer = self._runner.run(asked(client, group, partial(_fetched, request), timeout))
         except Unavailable as error:
             raise ClusterAway(self._there.alias, f"no offsets of group {group}: {error}") from error
@@ -139,9 +166,14 @@ class GroupOffsets:
         except WireError as error:
             raise PartitionError(f"no offsets of group {group}: {error}") from error
         known = {partition: answer.found[name] for partition, name in names.items() if name in answer.found}
-        failed = {p: f"no offset of group {group}: {name_of(error)}" for p, (error, _) in known.items() if error}
+        failed = {p: _refused(group, error) for p, (error, _) in known.items() if error}
         good = {p: at for p, (error, at) in known.items() if not error and at.offset >= 0}
         return {p: Committed(at.offset, at.metadata, at.epoch) for p, at in good.items()}, failed
+
+
+def _refused(group: str, error: int) -> str:
+    why = f"no offset of group {group}: {name_of(error)}"
+    return held(f"an offset of group {group}") if error == _UNSTABLE else why
 
 
 async def _fetched(request: Request[Offsets], coordinator: Connection) -> Offsets:

@@ -13,7 +13,8 @@ from mirror.control.leader_rounds import LeaderRounds, RoundResult
 from mirror.errors import MirrorError
 from mirror.groups.checkpoint_writer import CheckpointWriter
 from mirror.groups.group_choice import COMMITTED
-from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
+from mirror.groups.group_sync import GroupOffset, GroupSync
+from mirror.groups.selected import NOT_MIRRORED
 from mirror.kafka.renewed import Outage
 from mirror.logs import OnChange
 from mirror.settings import Flow, Groups
@@ -21,7 +22,7 @@ from mirror.settings import Flow, Groups
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Round(RoundResult):
     """What one round has found."""
 
@@ -61,7 +62,7 @@ class GroupRounds(LeaderRounds[Round]):
                 failed = not self._round(flow.groups, sync, checkpoints)
                 for each in outages:
                     each.note(failed)
-                stopping.wait(max(0.0, flow.groups.interval - (time.monotonic() - began)))
+                stopping.wait(pause(flow.groups.interval, time.monotonic() - began))
 
     def _round(self, groups: Groups, sync: GroupSync, checkpoints: CheckpointWriter) -> bool:
         """Make a round, and report what it has found. False if it failed."""
@@ -83,6 +84,15 @@ class GroupRounds(LeaderRounds[Round]):
             self._synced_at = synced_at(found, sync.refused, now, self._synced_at) if groups.sync else {}
             self._tell_end(Round(now, found, groups.sync, sync.refused, self._synced_at, sync.left_out))
             return True
+
+
+def pause(interval: float, took: float) -> float:
+    """Seconds until the next round, after one that took so long. Pure.
+
+    Rounds that take longer than the interval would otherwise follow each other at once, and load this process and both
+    clusters all the time.
+    """
+    return max(interval - took, min(took, interval))
 
 
 def synced_at(

@@ -15,7 +15,7 @@ from mirror.groups.group_commits import TooLate
 from mirror.groups.group_offsets import Committed
 from mirror.groups.patience import Patience
 from mirror.groups.position_groups import POSITIONS_THERE, is_position
-from mirror.groups.selected import unmirrored
+from mirror.groups.selected import not_mirrored, unmirrored
 from mirror.groups.source_groups import SourceGroups
 from mirror.groups.target_offsets import Stands, TargetOffsets
 from mirror.groups.translated import Translation
@@ -26,7 +26,6 @@ from mirror.model import Partition
 from mirror.settings import Flow
 
 FRESH = 2.0  # seconds in which a commit may follow on a look at the target: others commit there, too
-NOT_MIRRORED = "the topic is not mirrored"  # the begin of a reason
 WITHOUT_METADATA = "committed without its metadata, which is too long for the target"
 
 
@@ -106,10 +105,9 @@ class GroupSync:
             about = _Round(ends, states.active, Patience())
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
-                for topic in sorted({p.topic for p in some} & others.keys()):
-                    offsets_of_topic = {p: at for p, at in some.items() if p.topic == topic}
-                    reason = f"{NOT_MIRRORED}: {others[topic]}" if others[topic] else NOT_MIRRORED
-                    found += _untranslated(name, offsets_of_topic, about, GroupOutcome.UNTRANSLATED, reason)
+                for topic, of_topic in sorted(_by_topic(some, others).items()):
+                    reason = not_mirrored(others[topic])
+                    found += _untranslated(name, of_topic, about, GroupOutcome.UNTRANSLATED, reason)
             about.patience.end()
         if not self.refused:  # otherwise groups are missing that still exist
             self._there.forget_others({(each.group, each.partition) for each in found})
@@ -201,6 +199,15 @@ def _chosen(
 ) -> dict[Partition, Choice]:
     offsets = {partition: there.offset for partition, there in before.items()}
     return {p: choose(found, end, offsets.get(p), active) for p, (found, end) in translated.items()}
+
+
+def _by_topic(offsets: Mapping[Partition, Committed], topics: Collection[str]) -> dict[str, dict[Partition, Committed]]:
+    """A group's offsets in these topics: a group may have thousands of them, so they are gone through once."""
+    found: dict[str, dict[Partition, Committed]] = {}
+    for partition, at in offsets.items():
+        if partition.topic in topics:
+            found.setdefault(partition.topic, {})[partition] = at
+    return found
 
 
 def _lag(ends: Mapping[Partition, int], partition: Partition, at: Committed) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -14,21 +14,30 @@ from mirror.kafka.clients import group_reader
 from mirror.kafka.committed_metadata import metadata_of
 from mirror.model import Partition
 from mirror.settings import Cluster
+from mirror.target.loading import held
 
 REFUSED_AFTER = 1.0  # seconds without an answer before mirror looks whether the cluster has refused it
 EVENTS_MAX = 100  # events of a reader that are looked at
 
 
 def positions_of(
-    cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float
+    cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]], timeout: float, stable: bool = False
 ) -> tuple[dict[Partition, tuple[int, str]], dict[Partition, str]]:
     """The committed offsets of a group with their metadata, and why those of some partitions are not known.
 
     Only the metadata of mirror's own positions is given: what else confluent-kafka reads may have strange bytes at its
-    end. `names` has the topic partitions of this cluster by source partition. Raises ClusterAway or PartitionError.
+    end. `names` has the topic partitions of this cluster by source partition. If `stable`, and a transaction that has
+    not ended holds one of the offsets, none of them is known. Raises ClusterAway or PartitionError.
     """
-    with closing(group_reader(cluster, group, "read_uncommitted")) as reader:
-        found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()], timeout)
+    try:
+        found = _asked(cluster, group, names.values(), timeout, "read_committed" if stable else "read_uncommitted")
+    except ClusterAway:
+        if not stable:
+            raise
+        # librdkafka asks again and again while a transaction holds an offset. If the next question, which does not
+        # wait for it, is answered, then that was the reason for the time-out.
+        _asked(cluster, group, names.values(), timeout, "read_uncommitted")
+        return {}, dict.fromkeys(names, held(f"an offset of group {group}"))
     at = {(each.topic, each.partition): each for each in found}
     known = {p: at[name] for p, name in names.items() if name in at}
     failed = {p: f"no offset of group {group}: {each.error.str()}" for p, each in known.items() if each.error}
@@ -41,15 +50,17 @@ def _of_position(metadata: str) -> str:
 
 
 def _asked(
-    cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition], timeout: float
+    cluster: Cluster, group: str, names: Iterable[tuple[str, int]], timeout: float, isolation: str
 ) -> Sequence[TopicPartition]:
-    for seconds in (REFUSED_AFTER, timeout):
-        try:
-            return list(reader.committed(asked, seconds))
-        except KafkaException as error:
-            cause = _refusal(reader) or error.args[0]
-        if cause.code() != KafkaError._TIMED_OUT:
-            break
+    asked = [TopicPartition(*name) for name in names]
+    with closing(group_reader(cluster, group, isolation)) as reader:
+        for seconds in (REFUSED_AFTER, timeout):
+            try:
+                return list(reader.committed(asked, seconds))
+            except KafkaException as error:
+                cause = _refusal(reader) or error.args[0]
+            if cause.code() != KafkaError._TIMED_OUT:
+                break
     text = f"no offsets of group {group}: {cause.str()}"
     raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirror.errors import ClusterAway
 from mirror.kafka.cluster import chunks
-from mirror.kafka.own_topic_producer import OwnTopicProducer
+from mirror.kafka.own_topic_producer import OwnTopicProducer, queued
 from mirror.settings import Cluster
 
 WRITE_TIMEOUT = 10.0  # seconds for each part
@@ -38,18 +39,15 @@ class OwnTopicWriter:
                 failed.append(error)
 
         for some in chunks(records.items(), AT_ONCE):
-            for key, value in some:
-                try:
-                    self._queue(key, value, delivered)
-                except KafkaException as error:  # the client believes that the topic does not exist
-                    failed.append(error.args[0])
+            try:
+                for key, value in some:
+                    queued(
+                        partial(self._producer.produce, self._topic, value, key, delivered),
+                        self._producer.flush,
+                        WRITE_TIMEOUT,
+                    )
+            except KafkaException as error:  # the client believes that the topic does not exist
+                failed.append(error.args[0])
             if self._producer.flush(WRITE_TIMEOUT) or failed:
                 reason = failed[0].str() if failed else "no answer in time"
                 raise ClusterAway(self._alias, f"{self._topic} accepts no records: {reason}")
-
-    def _queue(self, key: bytes, value: bytes | None, delivered: Callable[[KafkaError | None, Message], None]) -> None:
-        try:
-            self._producer.produce(self._topic, value, key, delivered)
-        except BufferError:  # the user's queue.buffering.max.messages is small
-            self._producer.flush(WRITE_TIMEOUT)
-            self._producer.produce(self._topic, value, key, delivered)

@@ -9,6 +9,8 @@ from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.topic_selection import MOVED, TopicSelection, select_topics
 
+NOT_MIRRORED = "the topic is not mirrored"  # the begin of a reason
+
 
 def selected(flow: Flow, topics: Iterable[str]) -> TopicSelection:
     """Select the source's topics to mirror, as a service of the flow would now.
@@ -33,3 +35,8 @@ def unmirrored(flow: Flow, topics: Iterable[str]) -> dict[str, str]:
     found = selected(flow, asked)
     why = {topic: reason for some in (found.left_out, found.unnamed) for reason in some for topic in some[reason]}
     return {topic: why.get(topic, "") for topic in sorted(asked - found.remotes.keys()) if why.get(topic) != MOVED}
+
+
+def not_mirrored(why: str) -> str:
+    """The reason for an offset that is not translated, for people: `why` as `unmirrored` gives it."""
+    return f"{NOT_MIRRORED}: {why}" if why else NOT_MIRRORED

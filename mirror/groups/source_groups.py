@@ -69,7 +69,7 @@ class SourceGroups:
             patience = Patience()
             for name in names:
                 try:
-                    found[name], failed = here.of(name, partitions, patience.timeout)
+                    found[name], failed = here.all_of(name, partitions, patience.timeout)
                     refused.update((name, reason) for reason in list(failed.values())[:1])
                     patience.note(None)
                 except (ClusterAway, PartitionError) as error:

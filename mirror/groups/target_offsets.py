@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from mirror.errors import ClusterAway
 from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import is_due
-from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_commits import GroupCommits, in_parts
 from mirror.groups.group_offsets import Committed, GroupOffsets
 from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin, GroupStates
@@ -74,9 +74,13 @@ class TargetOffsets:
     def read(
         self, group: str, partitions: Iterable[Partition], timeout: float
     ) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
-        """A group's offsets, and why those of some partitions are not known. Raises ClusterAway, PartitionError."""
+        """A group's offsets, and why those of some partitions are not known. Raises ClusterAway, PartitionError.
+
+        An offset that a transaction has committed counts only when the transaction's marker is in the coordinator's
+        log. Until then it is not known: a commit of ours before that marker would undo it.
+        """
         assert self._round is not None, "it reads within a round"
-        return self._round.reader.of(group, self._remotes(partitions), timeout)
+        return self._round.reader.of(group, self._remotes(partitions), timeout, stable=True)
 
     @property
     def gives_metadata(self) -> bool:
@@ -102,16 +106,32 @@ class TargetOffsets:
         failed = self._gone(due)
         due = {p: at for p, at in due.items() if p not in failed}
         stands = {p: at for p, at in wanted.items() if p not in failed}
-        if not due:
-            return Stands(stands, failed, False)
-        remote = self._remotes(due)
-        answer = self._commits.commit(group, {remote[p]: at for p, at in due.items()}, until, timeout)
-        taken, refused = answer or ({}, {})
-        failed |= {p: refused[remote[p]] for p in due if remote[p] in refused}
-        done = {p: taken[remote[p]] for p in due if remote[p] in taken}
-        self._written.update(((group, partition), now) for partition in done)
+        done, refused = self._committed(group, due, until, timeout)
+        failed |= refused
         stands = {p: at for p, at in stands.items() if p not in due} | done
         return Stands(stands, failed, any(p not in done and p not in failed for p in due))
+
+    def _committed(
+        self, group: str, due: Mapping[Partition, Committed], until: float, timeout: float
+    ) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
+        """Commit offsets of a group. Returns those that were committed, and why others were refused.
+
+        The rest was not committed because the group has members. If a part fails, those before it stand all the same:
+        the next attempt need not commit them again, and so gets further.
+        """
+        sources = {where: partition for partition, where in self._remotes(due).items()}
+        done: dict[Partition, Committed] = {}
+        failed: dict[Partition, str] = {}
+        for part in in_parts(group, {where: due[partition] for where, partition in sources.items()}):
+            now = time.monotonic()
+            answer = self._commits.commit(group, part, until, timeout)
+            if answer is None:
+                break
+            taken, refused = answer
+            done |= {sources[where]: at for where, at in taken.items()}
+            failed |= {sources[where]: reason for where, reason in refused.items()}
+            self._written.update(((group, sources[where]), now) for where in taken)
+        return done, failed
 
     def _retention(self, renew_interval: float) -> float:
         """For how many seconds the target keeps offsets; a guess if it does not say so. Raises ClusterAway."""

@@ -11,7 +11,8 @@ from mirror.model import Partition
 class Translation:
     """An offset on one side, and its translation. If that is not known, it is None, and `reason` says why.
 
-    `offset` is None if the cluster has refused to give the group's offset: then `reason` has its words.
+    `offset` is None if the cluster has refused to give the group's offset: then `reason` has its words. `remote` is ""
+    if the flow does not mirror the topic.
     With `active_active` a translation that is known has a reason, too: it says what the translation does not cover.
     """
 

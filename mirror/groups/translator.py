@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-
-from confluent_kafka.admin import OffsetSpec
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.copy_counter import CopyCounter
@@ -15,6 +12,7 @@ from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.record_counter import RecordCounter
 from mirror.groups.remote_names import RemoteNames
+from mirror.groups.seen import Seen, look
 from mirror.groups.translated import Translation
 from mirror.groups.translation import (
     Count,
@@ -30,7 +28,6 @@ from mirror.model import MapEnd, Partition, Position
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied
 from mirror.target.position_reader import PositionReader
-from mirror.target.timestamps import may_be_compacted
 from mirror.topic_transform import transform_of
 
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
@@ -45,18 +42,7 @@ PATIENCE_IN_ALL = 5.0  # seconds for all of them between two refreshes: there ma
 RETRY = 0.05
 OPEN = "not known now: a transaction is open in {remote}, so mirror can't tell which records are copies"
 CUT_OFF = "not known now: the remote log ends before this offset, so it has lost its newest records"
-RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the last refresh has found of a partition."""
-
-    position: Position | None
-    log_start: int | None  # of the remote log
-    log_end: int | None  # its last stable offset
-    compacted: bool  # True also if that is not known
 
 
 class Translator:
@@ -66,7 +52,6 @@ class Translator:
         self._flow = flow
         self._names = RemoteNames(flow)
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
-        self._source_ids: Mapping[str, str] = {}  # of source topics, as far as they are known
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._counter = CopyCounter(RecordCounter(flow), self._positions)
@@ -95,18 +80,7 @@ class Translator:
         positions = self._positions.hints(remotes.values(), set())
         if self._flow.exactly_once:
             self._map.read(partitions)
-        starts = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.earliest()))
-        ends = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.latest()))
-        configs, _ = self._target.topic_configs({remote.topic for remote in remotes.values()}, own=False)
-        kept = {name for name, config in configs.items() if not may_be_compacted(config)}
-        # If the source is lost, each topic counts as the one that was copied: a lost source gets no new topics.
-        self._source_ids = {}
-        with suppress(ClusterAway):
-            self._source_ids, _ = self._source.ids_now({partition.topic for partition in partitions})
-        self._seen = {
-            partition: Seen(positions.get(at), starts.get(at), ends.get(at), at.topic not in kept)
-            for partition, at in remotes.items()
-        }
+        self._seen = look(self._source, self._target, remotes, positions)
 
     def to_downstream(self, partition: Partition, upstream: int) -> Translation:
         """Where a consumer that would read `upstream` next on the source has to begin on the target."""
@@ -115,25 +89,22 @@ class Translator:
             lambda entries, end: to_downstream(entries, upstream, end, self._is_whole(partition)),
             lambda count, records, start: counted_downstream(count, upstream, records, start),
         )
-        if found == RECREATED:
-            return self._translation(partition, upstream, found)
-        if not isinstance(found, int):
-            untouched = self._untouched(partition, upstream)
-            found = found if untouched is None else untouched
-        return self._translation(
-            partition, upstream, self._in_log(partition, found) if isinstance(found, int) else found
-        )
+        if isinstance(found, int):
+            found = self._in_log(partition, found)
+        if not isinstance(found, int) and not self._seen[partition].recreated:
+            found = self._in_empty_log(partition, upstream, found)
+        return self._translation(partition, upstream, found)
 
     def to_upstream(self, partition: Partition, downstream: int) -> Translation:
         """Where a consumer that would read `downstream` next on the target has to begin on the source."""
 
-        def look(entries: PartitionMap, end: End) -> int | Count | Unknown:
+        def find(entries: PartitionMap, end: End) -> int | Count | Unknown:
             found = to_upstream(entries, downstream, end)
             return Unknown.MOVED if found == end.upstream and not self.unmoved([partition]) else found
 
         found = self._translated(
             partition,
-            look,
+            find,
             lambda count, records, start: counted_upstream(count, downstream, records, start),
         )
         end = self._seen[partition].log_end
@@ -183,18 +154,33 @@ class Translator:
         topic = partition.topic
         return self._flow.of_topic(topic).start == "earliest" and transform_of(self._flow, topic) is not None
 
-    def _untouched(self, partition: Partition, upstream: int) -> int | None:
-        """0 if nothing is copied yet, and a transform has left out all records before `upstream`; else None.
+    def _in_empty_log(self, partition: Partition, upstream: int, why: str) -> int | str:
+        """The end of a remote log that has no record, if that is where `upstream` will be; else why it is not known.
 
-        The log's end was read after the position. So if the log is empty, no record was copied in between.
+        That is so for the next record to be copied, whatever the log has had and retention has deleted.
         """
         seen = self._seen[partition]
-        if not self._flow.exactly_once or seen.log_end != 0:
-            return None
-        if seen.position is None:
-            return 0 if upstream == 0 else None
-        all_left_out = seen.position.map_end == MapEnd() and upstream <= seen.position.offset
-        return 0 if all_left_out and self._is_whole(partition) else None
+        if not self._flow.exactly_once or seen.log_end is None or seen.log_start != seen.log_end:
+            return why
+        if seen.position is None:  # a topic that had copies may have been deleted, and its positions with it
+            return why if seen.log_end or upstream else 0
+        if seen.position.map_end == MapEnd() and not seen.log_end:  # nothing before the position was ever copied
+            # A transform may have left out all records up to the position.
+            left_out = self._is_whole(partition) and upstream < seen.position.offset
+            return 0 if left_out or upstream == seen.position.offset else why
+        return self._end_if_empty(partition, why) if upstream == seen.position.offset else why
+
+    def _end_if_empty(self, partition: Partition, why: str) -> int | str:
+        """The end of the remote log, if it has no record; else `why`.
+
+        It is asked for now, and not the last stable offset: since the refresh more may have been copied, or the marker
+        of a transaction have come whose position was known already. A group may have read these copies.
+        """
+        try:
+            start, high = self._positions.bounds(*self._at(partition))
+        except (ClusterAway, PartitionError) as error:
+            return f"not known now: {error}"
+        return high if start == high else why
 
     def _in_log(self, partition: Partition, found: int) -> int | str:
         """The offset if it is in the remote log or at its end, which an unclean election may have cut; else why not."""
@@ -212,7 +198,7 @@ class Translator:
     def _translated(
         self,
         partition: Partition,
-        look: Callable[[PartitionMap, End], int | Count | Unknown],
+        find: Callable[[PartitionMap, End], int | Count | Unknown],
         counted: Callable[[Count, Sequence[int], int], int | Unknown],
     ) -> int | str:
         seen = self._seen[partition]
@@ -220,11 +206,10 @@ class Translator:
             return AT_LEAST_ONCE
         if seen.position is None:
             return NEVER_COPIED
-        known = seen.position.topic_id
-        if known and self._source_ids.get(partition.topic, known) != known:
-            return RECREATED  # the map is that of the old topic
+        if seen.recreated:  # the map is that of the old topic
+            return seen.recreated
         try:
-            return self._looked(partition, seen.position, look, counted)
+            return self._looked(partition, seen.position, find, counted)
         except (ClusterAway, PartitionError) as error:  # of this partition only: others have other leaders
             return f"not known now: {error}"
 
@@ -232,7 +217,7 @@ class Translator:
         self,
         partition: Partition,
         position: Position,
-        look: Callable[[PartitionMap, End], int | Count | Unknown],
+        find: Callable[[PartitionMap, End], int | Count | Unknown],
         counted: Callable[[Count, Sequence[int], int], int | Unknown],
     ) -> int | str:
         """Look in the map, and count if need be. If that does not tell yet, look again in what was copied since.
@@ -242,7 +227,7 @@ class Translator:
         first, deadline = position, time.monotonic() + PATIENCE
         while True:
             began = time.monotonic()
-            found = asked = look(self.entries(partition, position), End(position.offset, position.map_end))
+            found = asked = find(self.entries(partition, position), End(position.offset, position.map_end))
             given_up = isinstance(asked, Count) and (partition, asked) in self._given_up
             if isinstance(asked, Count):
                 if reason := self._no_count(self._seen[partition]):

@@ -63,8 +63,13 @@ class GroupStates:
 class ClusterAdmin:
     """Admin requests to one cluster. Every method raises ClusterAway when the cluster does not answer."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, on_progress: Callable[[], object] = lambda: None) -> None:
+        """Thousands of topics take many requests, and minutes: `on_progress` is called after each of these requests.
+
+        It may raise, so that the next one is not sent.
+        """
         self.alias = cluster.alias
+        self._on_progress = on_progress
         # A failed request only says "transport failure"; the error callback gets the reason why connections fail.
         self._why: deque[KafkaError] = deque(maxlen=1)
         self._cluster = cluster
@@ -93,7 +98,7 @@ class ClusterAdmin:
         refresh_metadata(self._admin, TIMEOUT)
         ids: dict[str, str] = {}
         why = {} if refused is None else refused
-        for some in chunks(wanted, NAMES):
+        for some in self._parts(wanted):
             futures = self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT)
             ids |= {name: str(topic.topic_id) for name, topic in self._results(futures, why).items()}
         return ids
@@ -166,7 +171,7 @@ class ClusterAdmin:
         """
         found: dict[str, str] = {}
         refused: Refusals = {}
-        for some in chunks(names, NAMES):
+        for some in self._parts(names):
             futures = self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT)
             found |= {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}
         return found, refused
@@ -188,7 +193,7 @@ class ClusterAdmin:
         """The ConfigEntry of each key of each topic, and the errors of topics whose configuration is not given."""
         described: dict[str, Any] = {}
         refused: Refusals = {}
-        for some in chunks(names, NAMES):
+        for some in self._parts(names):
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
             futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
             described |= self._results({resource.name: future for resource, future in futures.items()}, refused)
@@ -216,7 +221,7 @@ class ClusterAdmin:
     def create_topics(self, topics: Iterable[NewTopic]) -> Refusals:
         """Create topics that do not exist yet. Returns the topics that the cluster refuses, with the errors."""
         refused: Refusals = {}
-        for some in chunks(topics, RECORDS, lambda topic: 1 + topic.num_partitions + len(topic.config or ())):
+        for some in self._parts(topics, RECORDS, lambda topic: 1 + topic.num_partitions + len(topic.config or ())):
             self._results(self._admin.create_topics(some, request_timeout=TIMEOUT), refused)
         return {n: error for n, error in refused.items() if error.code() != KafkaError.TOPIC_ALREADY_EXISTS}
 
@@ -224,9 +229,17 @@ class ClusterAdmin:
         """Add partitions. Returns the topics that the cluster refuses, with the errors."""
         refused: Refusals = {}
         # How many of the partitions exist is not known here, so a request may create fewer records than RECORDS.
-        for some in chunks(topics, RECORDS, lambda topic: topic.new_total_count):
+        for some in self._parts(topics, RECORDS, lambda topic: topic.new_total_count):
             self._results(self._admin.create_partitions(some, request_timeout=TIMEOUT), refused)
         return refused
+
+    def _parts(
+        self, items: Iterable[T], most: int = NAMES, size: Callable[[T], int] = lambda _: 1
+    ) -> Iterator[list[T]]:
+        """The items of each request."""
+        for some in chunks(items, most, size):
+            yield some
+            self._on_progress()
 
     def _results(self, futures: Mapping[str, Any], refused: Refusals) -> dict[str, Any]:
         results = {}

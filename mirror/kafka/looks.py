@@ -12,16 +12,22 @@ from mirror.kafka.clients import internal_consumer
 from mirror.kafka.polling import polled
 from mirror.settings import Cluster
 
-FIRST, SOME = 1, 4 * 2**10  # bytes of a partition in an answer, which has one batch at least
+# Bytes of a partition in an answer, which has one batch at least.
+FIRST, SOME, MANY = 1, 4 * 2**10, 2**18
 AT_ONCE = 1_000  # records
 
 
 def look_consumer(
-    cluster: Cluster, group: str, fetch_wait: float = 0.5, stable: bool = True, answer: int = SOME
+    cluster: Cluster,
+    group: str,
+    fetch_wait: float = 0.5,
+    stable: bool = True,
+    answer: int = SOME,
+    reset: str = "earliest",
 ) -> Consumer:
     """A consumer that holds little. With many partitions, `answer` is FIRST. The rest is as for `internal_consumer`."""
     few = {"fetch.message.max.bytes": answer, "queued.min.messages": 1, "fetch.queue.backoff.ms": 1}
-    return internal_consumer(cluster, group, fetch_wait=fetch_wait, stable=stable, more=few)
+    return internal_consumer(cluster, group, reset, fetch_wait=fetch_wait, stable=stable, more=few)
 
 
 def seen(consumer: Consumer, seconds: float) -> list[Message]:

@@ -14,6 +14,19 @@ from mirror.settings import Cluster
 BY_KEY = -1  # stands for the partition that Java's producer would choose, by the record's key
 
 
+def queued(produce: Callable[[], object], flush: Callable[[float], int], timeout: float) -> None:
+    """Queue one of many records. If the queue is full, wait until it is empty, at most `timeout` seconds.
+
+    The user's queue.buffering.max.messages may be small. Raises KafkaException if nobody takes what is queued.
+    """
+    try:
+        produce()
+    except BufferError:
+        if flush(timeout):
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, "no answer in time")) from None
+        produce()
+
+
 class OwnTopicProducer:
     """Writes to one partition of topics, or BY_KEY.
 

@@ -11,6 +11,7 @@ from confluent_kafka.admin import NewTopic
 from mirror.errors import ClusterAway
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.own_topic_producer import OwnTopicProducer
+from mirror.kafka.topic_creation import create
 from mirror.logs import OnChange
 from mirror.settings import Flow
 
@@ -62,7 +63,7 @@ class SourceTopic:
         name = self._topic.topic
         try:
             found, _ = self._admin.ids_now([name])
-            refused = None if name in found else self._admin.create_topics([self._topic]).get(name)
+            refused = None if name in found else create(self._admin, [self._topic])[0].get(name)
         except ClusterAway as error:
             self._fail(str(error))
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from mirror.kafka.clients import LIBRDKAFKA
 from mirror.kafka.librdkafka_log import changed_topic
@@ -44,3 +45,42 @@ class KnownIds:
         if before is not None:
             self._gone.add(before)
         return before is not None
+
+    def differs(self, topic: str, topic_id: str) -> bool:
+        """True if it is neither the known id nor a former one. Takes no note of it."""
+        return topic_id != self._now.get(topic) and topic_id not in self._gone
+
+    def now(self, topic: str) -> str | None:
+        """The known id."""
+        return self._now.get(topic)
+
+
+class ConfirmedIds:
+    """The ids of topics, look by look, as far as they can be believed.
+
+    A broker that is cut off from the controller reports the topics that it knew. So another id than before counts only
+    when the next look gives it again. An id that was replaced never counts again, however often it is reported: a topic
+    that was deleted comes back only with a new id.
+    """
+
+    def __init__(self) -> None:
+        self._known = KnownIds()
+        self._seen: dict[str, str] = {}  # by topic that had another id at the last look: that id
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the last look has given an id that the next one has to confirm."""
+        return bool(self._seen)
+
+    def learn(self, ids: Mapping[str, str]) -> None:
+        """Take note of ids that somebody has confirmed, by topic."""
+        for topic, topic_id in ids.items():
+            self._known.is_another(topic, topic_id)
+
+    def look(self, found: Mapping[str, str]) -> dict[str, str]:
+        """The ids that count after a look that has `found` these. A topic that was never seen before is believed."""
+        others = {topic: found_id for topic, found_id in found.items() if self._known.differs(topic, found_id)}
+        sure = {t: i for t, i in others.items() if self._known.now(t) is None or self._seen.get(t) == i}
+        self.learn(sure)
+        self._seen = {topic: others[topic] for topic in others.keys() - sure.keys()}
+        return {topic: self._known.now(topic) or found_id for topic, found_id in found.items()}

@@ -60,6 +60,8 @@ def _messages(consumer: Consumer, where: str, partition: Partition, start: int, 
         while messages := polled(consumer, TIMEOUT, FETCH):
             for message in messages:
                 error = message.error()
+                if message.topic() is None:  # about brokers, or about the group, which may not be ours to use here
+                    continue
                 if error is not None:
                     _raise_if_fatal(error, where)
                 if message.offset() >= stop:

@@ -7,7 +7,7 @@ import threading
 import time
 from concurrent.futures import Future
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from mirror.backoff import Backoff
 from mirror.control.control_topics import ALL_REPORTS, StatusReader
@@ -24,6 +24,7 @@ from mirror.service.plan_changes import plan_changes
 from mirror.service.sidelines import Sidelines
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
+from mirror.spark.failure_reason import refusal
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
@@ -34,6 +35,10 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
+
+
+class _Stopping(Exception):
+    """The service stops, so that what was being done is not finished."""
 
 
 class FlowRunner(threading.Thread):
@@ -52,13 +57,14 @@ class FlowRunner(threading.Thread):
         self.status = FlowStatus(flow.source.alias, flow.target.alias, service_id)
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
+        self.waits = False  # True after another flow was found in the way, until we have a plan
         self.status.throttles = throttles(flow.throttle, flow.topic_settings)
         self._flow = flow
         self._newest = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
         self._flow_leader = FlowLeader(flow, service_id)
         self._flow_leader.reconfigure(flow, log_level)
-        self._monitor = TopicMonitor(flow)
+        self._monitor = TopicMonitor(flow, self._on_progress)
         self._renewal = Renewal(flow)
         self._sidelines = Sidelines(flow, self.status, self._flow_leader.control)
         self._conflict_guard = ConflictGuard(flow, self._flow_leader)
@@ -84,11 +90,15 @@ class FlowRunner(threading.Thread):
         backoff = Backoff(0.5, 10.0)
         while not self._stopping.is_set() and self.failure is None:
             try:
-                self._lead(backoff)
+                self._keep_lead(self._take_lead(), backoff)
+            except _Stopping:
+                break
             except (ClusterAway, FlowError) as error:
                 self._wait_after(error, backoff)
             except MirrorError as error:
                 self.failure = error
+            except Py4JJavaError as error:
+                self.failure = MirrorError(f"Spark can't run flow {self._flow.name}: {refusal(error)}")
             except (Py4JError, ConnectionError) as error:
                 self.failure = MirrorError(f"Spark's JVM is gone ({type(error).__name__}): start the service again")
             except Exception as error:  # the service must not run on without the flow
@@ -103,6 +113,7 @@ class FlowRunner(threading.Thread):
         follower.join()
         if isinstance(self.failure, Superseded):
             self.status.planned(self.status.generation, [])  # the other service shows the partitions now
+            self.status.lacking, self.status.throttles = "", {}
             self._query.stop()  # our tasks end when they read the new plan
 
     def drain(self) -> None:
@@ -129,13 +140,8 @@ class FlowRunner(threading.Thread):
                 log.debug("the order to stop can't be written yet", extra={**self._where, "reason": str(error)})
                 time.sleep(backoff.next())
 
-    def _lead(self, backoff: Backoff) -> None:
-        capacity = self._take_lead()
-        if capacity is not None:
-            self._keep_lead(capacity, backoff)
-
-    def _take_lead(self) -> Capacity | None:
-        """Become the flow leader and publish the first plan. Returns what Spark can run; None: the service stops."""
+    def _take_lead(self) -> Capacity:
+        """Become the flow leader and publish the first plan. Returns what Spark can run."""
         self._take_settings()
         self._keep_own_topics()
         self._flow_leader.check_still_leading()
@@ -147,7 +153,7 @@ class FlowRunner(threading.Thread):
         while self._query.spark_is_starting and not self._stopping.wait(0.05):
             self.beat = time.monotonic()
         if self._stopping.is_set():
-            return None
+            raise _Stopping
         capacity = self._query.capacity(self._flow_leader.control.claims)
         self._query.keep()  # its processes start while leadership is taken
         # Leadership is taken last: a service that cannot run the flow must not fence the one that does.
@@ -206,7 +212,7 @@ class FlowRunner(threading.Thread):
     def _look(self) -> dict[str, Topic]:
         """Create the remote topics that are missing, and return the topics to mirror."""
         control = self._flow_leader.control
-        topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._conflict_guard.permit)
+        topics = self._monitor.mirrored(control.plan, control.decisions, self._conflict_guard.permit)
         self.status.coverage = self._monitor.coverage
         return topics
 
@@ -220,7 +226,10 @@ class FlowRunner(threading.Thread):
                 self._status_was_made_again.set()
 
     def _on_progress(self) -> None:
+        """Say that the loop runs, in a long look. A stop ends the look: the tasks are told to stop only after it."""
         self.beat = time.monotonic()
+        if self._stopping.is_set():
+            raise _Stopping
 
     def _publish(self, topics: dict[str, Topic], capacity: Capacity) -> None:
         """Publish the plan that follows from `topics` and `capacity`, and keep the query running for it."""
@@ -229,6 +238,7 @@ class FlowRunner(threading.Thread):
         self._sidelines.leave_configs_to(self._conflict_guard.configs_kept_by)
         load, remote_ids = self._load(), self._monitor.remote_ids
         plan = self._flow_leader.publish(topics, capacity, load, lineage, remote_ids, self._renewal.interval)
+        self.waits = False
         self._renewal.retired = plan.retired
         self.status.retired = len(plan.retired)
         self._sidelines.mirrormaker_offsets.topics = plan.known
@@ -250,11 +260,12 @@ class FlowRunner(threading.Thread):
     def _log_changes(self, topics: dict[str, Topic]) -> None:
         plan, replacing = self._flow_leader.control.plan, self._monitor.timestamps.refused
         for change in plan_changes(plan, topics, replacing, self._flow.target.alias):
-            log.log(change.level, change.message, extra={**self._where, **change.fields})
             if change.event:
                 self.status.remember(change.event)
+            log.log(change.level, change.message, extra={**self._where, **change.fields})
 
     def _wait_after(self, error: MirrorError, backoff: Backoff) -> None:
+        self.waits |= isinstance(error, Conflict)
         self.status.tell_problem(str(error), error.blocked)
         reason = error.cluster if isinstance(error, ClusterAway) else str(error)
         if self._logged_problem.is_new(reason):

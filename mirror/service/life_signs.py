@@ -52,11 +52,16 @@ class LifeSigns(threading.Thread):
         source: ClusterStatus,
         stopping: threading.Event,
         leaves: Callable[[], bool] = lambda: False,
+        waits: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`leaves` is asked once `stopping` is set. It waits for the end of the work; True: then say goodbye."""
+        """`leaves` is asked once `stopping` is set. It waits for the end of the work; True: then say goodbye.
+
+        `waits`: is another flow in the way?
+        """
         super().__init__(daemon=True, name=f"signs {flow.name}")
         self._flow = flow
-        self._sign = sign_of(service_id)
+        self._service_id = service_id
+        self._waits = waits
         self._lives = lives
         self._source = source
         self._stopping = stopping
@@ -76,7 +81,7 @@ class LifeSigns(threading.Thread):
         """Write a record, and return whether that went well. No failure ends the thread: the next sign is due soon."""
         try:
             self._writer = self._writer or ControlWriter(self._flow)
-            self._writer.write({key: self._sign})
+            self._writer.write({key: sign_of(self._service_id, self._waits())})
         except MirrorError as error:  # the flow's own thread tells that the target is away
             log.debug("no sign of life", extra={"flow": self._flow.name, "reason": str(error)})
         except Exception:
@@ -86,6 +91,6 @@ class LifeSigns(threading.Thread):
         return False
 
 
-def sign_of(service_id: str) -> bytes:
+def sign_of(service_id: str, waits: bool = False) -> bytes:
     """The sign of life of the service with this id, on this host."""
-    return Sign(service_id, "".join(c for c in socket.gethostname() if " " <= c <= "~")[:HOST_MAX]).encode()
+    return Sign(service_id, "".join(c for c in socket.gethostname() if " " <= c <= "~")[:HOST_MAX], waits).encode()

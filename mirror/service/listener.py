@@ -17,6 +17,7 @@ from mirror.control.control_topics import READ_TIMEOUT, ControlWriter
 from mirror.control.signs import SIGN_KEY
 from mirror.errors import ClusterAway, FlowError, MirrorError
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.topic_creation import create
 from mirror.logs import OnChange
 from mirror.service.life_signs import LifeSigns
 from mirror.service.own_topics import own_topic
@@ -158,7 +159,7 @@ class Listener(threading.Thread):
         """
         if self._heard == NO_TOPIC:
             name = self._flow.control_topic
-            for refused in self._admin.create_topics([own_topic(self._flow, name)]).values():
+            for refused in create(self._admin, [own_topic(self._flow, name)])[0].values():
                 raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {refused.str()}")
         ControlWriter(self._flow).write({SIGN_KEY: sign})
         deadline = time.monotonic() + READ_TIMEOUT

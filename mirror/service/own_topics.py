@@ -1,4 +1,4 @@
-"""How mirror creates its own topics on the target."""
+"""How mirror creates its own topics on the target. They take every timestamp: see kafka/topic_creation.py."""
 
 from __future__ import annotations
 

@@ -61,26 +61,43 @@ class Service:
         self._front = Front(settings, statuses, read, self._live, self._ready)
         seen = self._front.clusters
         self._signs = [
-            LifeSigns(flow, service_id, partial(_lives, runner), seen[flow.source.alias], self._stopping, self._leaves)
+            LifeSigns(
+                flow,
+                service_id,
+                partial(_lives, runner),
+                seen[flow.source.alias],
+                self._stopping,
+                self._leaves,
+                partial(_waits, runner),
+            )
             for flow, runner in zip(flows, self._runners, strict=True)
         ]
 
     def run(self) -> None:
         """Run until `stopping` is set or something fails.
 
-        Raises SetupError, TransformUnusable, Superseded when no flow is left to lead, and MirrorError for other
-        failures.
+        Raises SetupError, TransformUnusable, Superseded if it ended because other services lead its flows, and
+        MirrorError for other failures.
         """
         shipping.check(self._settings.flows)
         with self._front:
             self._reloader.start()
             self._lead()
-        failures = [runner.failure for runner in self._runners if runner.failure is not None]
-        failures.sort(key=lambda failure: isinstance(failure, Superseded))
         if self._spark.done() and self._spark.exception() is not None:
             self._spark.result()
-        if failures:
-            raise failures[0]
+        if (failure := self._failure()) is not None:
+            raise failure
+
+    def _failure(self) -> MirrorError | None:
+        """The failure that the service ends with, if any.
+
+        A service that led a flow until it was told to stop has not failed, even if it lost another flow long before.
+        """
+        failures = [runner.failure for runner in self._runners if runner.failure is not None]
+        if self._is_told and len(failures) < len(self._runners):
+            failures = [failure for failure in failures if not isinstance(failure, Superseded)]
+        failures.sort(key=lambda failure: isinstance(failure, Superseded))
+        return failures[0] if failures else None
 
     def _lead(self) -> None:
         """Start Spark and lead the flows until there is a reason to stop; then stop."""
@@ -192,6 +209,11 @@ class Service:
 def _lives(runner: FlowRunner) -> bool:
     """True while the flow's loop runs, whether it starts, leads the flow, tries again or waits for a person."""
     return runner.is_alive() and time.monotonic() - runner.beat < LIVE_WITHIN
+
+
+def _waits(runner: FlowRunner) -> bool:
+    """True while another flow is in the way."""
+    return runner.waits
 
 
 def run(configuration: ReplaceableConfiguration, hangups: Hangups, standby_after: float | None) -> None:

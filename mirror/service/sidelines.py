@@ -60,7 +60,7 @@ class Sidelines:
             part.stop()
         self._status.keep_retention({})
         self._status.groups = self._status.coverage = self._status.verified = self._status.canary = None
-        self._status.retired = None
+        self._status.retired, self._status.refused = None, ()
         self._status.configs = self._status.acls = None
 
     def reconfigure(self, flow: Flow) -> None:

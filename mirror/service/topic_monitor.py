@@ -15,7 +15,8 @@ from mirror.control.plan import Plan
 from mirror.errors import FlowError
 from mirror.kafka.client_errors import is_lasting
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
-from mirror.kafka.topic_ids import KnownIds
+from mirror.kafka.topic_creation import create
+from mirror.kafka.topic_ids import ConfirmedIds, KnownIds
 from mirror.logs import OnChange
 from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.naming import ReplicationPolicy, some_of
@@ -51,10 +52,11 @@ class Changes:
 class TopicMonitor:
     """Compares both clusters of a flow. Every method raises ClusterAway when one of them does not answer."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, on_progress: Callable[[], object] = lambda: None) -> None:
+        """A look at thousands of topics takes minutes. `on_progress` is called all along, and may raise to end it."""
         self._follow(flow)
-        self._source = ClusterAdmin(flow.source)
-        self._target = ClusterAdmin(flow.target)
+        self._source = ClusterAdmin(flow.source, on_progress)
+        self._target = ClusterAdmin(flow.target, on_progress)
         self._remote_topics = RemoteTopicsMonitor(flow, self._target)
         self.refused: Refusals = {}  # remote topics that could not be created or grown last time
         self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
@@ -65,6 +67,7 @@ class TopicMonitor:
         self._left_out: LeftOut = {}  # as last logged
         self._judged: Flow | None = None  # the settings whose entries were compared with the source's topics
         self._own_ids = KnownIds()
+        self._source_ids = ConfirmedIds()
         self._why_not = OnChange()
 
     def reconfigure(self, flow: Flow) -> None:
@@ -108,36 +111,35 @@ class TopicMonitor:
         self,
         plan: Plan | None = None,
         decisions: Mapping[Partition, Decision] | None = None,
-        on_progress: Callable[[], object] = lambda: None,
         permit: Callable[[Mapping[str, str]], object] = lambda _: None,
     ) -> dict[str, Topic]:
         """The source's topics that the flow mirrors, by name, with the partitions that are ready on the target.
 
         Creates and grows remote topics first. `plan` is the newest plan. If one of its remote topics is gone, that
-        topic is created again only if the policy or one of the `decisions` says so. Thousands of new topics take
-        minutes, so `on_progress` is called from time to time. `permit` is called with all remote topics by source topic
-        before any is created; it raises if another flow is in the way.
+        topic is created again only if the policy or one of the `decisions` says so. `permit` is called with all remote
+        topics by source topic before any is created; it raises if another flow is in the way.
         """
         found, selection, existing = self._look(plan)
         permit(selection.remotes)
         self._log_left_out(selection)
         self._log_entries(found)
-        mirrored = self._keeping_timestamps(found, selection, existing, on_progress)
+        mirrored = self._keeping_timestamps(found, selection, existing)
         before = plan.known if plan else {}
         known = self._known(mirrored, before)
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
         names |= plan.unmarked.keys() if plan else set()
         remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
-        self.awaits_confirmation = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
-        partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
+        partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing)
         lost = {name for name, topic in left.items() if topic.remote in remote.lost}
         self.coverage = covered(selection, found, existing, partitions, lost)
         sure = {name: topic_id for name, topic_id in remote.ids.items() if name not in remote.doubtful}
         new = (name for name in map(self._policy.remote_topic, partitions) if name not in remote.ids)
         self.remote_ids = {**sure, **self._ids_of_new(new)}
-        ids = self._source.topic_ids(sorted({*partitions, *left}))
+        self._source_ids.learn({name: topic.topic_id for name, topic in before.items()})
+        ids = self._source_ids.look(self._source.topic_ids(sorted({*partitions, *left})))
+        self.awaits_confirmation = bool(remote.doubtful) or self._source_ids.doubtful
         kept = {
             n: replace(t, topic_id=ids[n], remote_lost=t.remote_lost or n in lost) for n, t in left.items() if n in ids
         }
@@ -190,14 +192,10 @@ class TopicMonitor:
         return found, selection, self._target.partitions()
 
     def _keeping_timestamps(
-        self,
-        found: Mapping[str, int],
-        selection: TopicSelection,
-        existing: Mapping[str, int],
-        on_progress: Callable[[], object] = lambda: None,
+        self, found: Mapping[str, int], selection: TopicSelection, existing: Mapping[str, int]
     ) -> dict[str, int]:
         """The partition counts of the mirrored topics, without those whose remote topic replaces timestamps."""
-        self.timestamps.look(existing.keys() & selection.remotes.values(), on_progress)
+        self.timestamps.look(existing.keys() & selection.remotes.values())
         refused = set(self.timestamps.refused)
         return {name: found[name] for name, remote in selection.remotes.items() if remote not in refused}
 
@@ -213,16 +211,13 @@ class TopicMonitor:
         remote = {self._policy.remote_topic(name): count for name, count in mirrored.items()}
         return {name: count for name, count in remote.items() if existing.get(name, count) < count}
 
-    def _make(
-        self, mirrored: Mapping[str, int], existing: Mapping[str, int], on_progress: Callable[[], object]
-    ) -> dict[str, int]:
+    def _make(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, int]:
         """Create and grow remote topics. Returns how many partitions of each topic can be copied."""
         refused: Refusals = {}
         remote = {name: self._policy.remote_topic(name) for name in mirrored}
         some_existing = [name for name in remote.values() if name in existing][:1]
         for wanted in self._lacking(mirrored, existing):
             refused |= self._create_remote(wanted, some_existing)
-            on_progress()
         refused |= self._grow(NewPartitions(name, count) for name, count in self._short(mirrored, existing).items())
         self._log_refused(refused)
         return {
@@ -249,7 +244,7 @@ class TopicMonitor:
     def _create(self, topics: Iterable[NewTopic]) -> Refusals:
         wanted = list(topics)
         self._log_creating({topic.topic: topic.num_partitions for topic in wanted})
-        return self._target.create_topics(wanted)
+        return create(self._target, wanted)[0]
 
     def _log_creating(self, counts: Mapping[str, int]) -> None:
         for name, count in counts.items():

@@ -19,7 +19,7 @@ async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: i
     """
     begin = at
     for _ in range(2):  # a second time, if `at` is within a batch
-        feed = Feed(topic, partition, begin, -1, largest, lambda _: None)
+        feed = Feed(topic, partition, begin, -1, largest)
         try:
             why = await _obstacle(fetcher, feed)
         except WireError:

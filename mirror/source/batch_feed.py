@@ -13,7 +13,7 @@ from typing import Self
 from mirror.batches.fitting import RECORDS_MAX
 from mirror.batches.headers import RecordBatch
 from mirror.batches.merging import MERGED_MAX
-from mirror.errors import WireError
+from mirror.errors import MirrorError, WireError
 from mirror.wire.fetch import TopicKey
 
 QUICK = 1.0  # seconds
@@ -121,10 +121,8 @@ class Feed:
         position: int,
         epoch: int,
         largest: Largest,
-        on_change: Callable[[Feed], object],
         largest_merged: Largest = lambda: MERGED_MAX,
     ) -> None:
-        """`on_change` is called when a span is given back, and when the feed has ended."""
         self.topic = topic
         self.partition = partition
         self.key: Key = topic.id, partition
@@ -133,10 +131,12 @@ class Feed:
         self.largest = largest
         self.largest_merged = largest_merged
         self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
+        self.diverged_at = -1  # its position when a follower last said that its log is another one
         self.looked_at = -1  # its position when the fetcher last looked whether it moves
         self.size = self.batches = 0  # bytes and batches that wait
         self.is_quick: bool | None = None  # all that it had last was copied within QUICK; None: it had nothing yet
-        self._on_change = on_change
+        # Called when a span is given back, and when the feed has ended; whoever fetches it sets it.
+        self.on_change: Callable[[Feed], object] = lambda _: None
         self._on_filled: Callable[[], object] = lambda: None
         self._spans: deque[Span] = deque()
         self._filled_at = 0.0  # when it last got something after it had nothing, monotonic
@@ -176,12 +176,17 @@ class Feed:
         self._on_filled()
 
     def end(self, why: LeaveBatchPath | WireError | None, drop: bool = False) -> None:
-        """Ask for no more. Whoever waits gets `why` after what was read, or if that is dropped, at once."""
+        """Ask for no more. Whoever waits gets `why` after what was read, or if that is dropped, at once.
+
+        The first reason counts, unless what was read is dropped.
+        """
+        if self.ended and not drop:
+            return
         self.ended, self._end = True, why
         while drop and self._spans:
             self.done(self._spans.popleft())
         self._ready.set()
-        self._on_change(self)
+        self.on_change(self)
 
     async def wait(self, timeout: float | None = None, least: int = 0) -> bool:
         """Wait until something can be taken, or if `least` is given until so many bytes can.
@@ -218,6 +223,10 @@ class Feed:
                 break
         return taken
 
+    def taken(self, most: int, count: int) -> Taken:
+        """`take`, to give all of it back when the context ends."""
+        return Taken(self, self.take(most, count))
+
     def done(self, span: Span) -> None:
         """The span is copied, or dropped: there is room for more."""
         self.size -= span.size
@@ -225,4 +234,38 @@ class Feed:
         if self.drained:
             self.is_quick = time.monotonic() - self._filled_at <= QUICK
         span.held.release()
-        self._on_change(self)
+        self.on_change(self)
+
+
+class Taken:
+    """Spans that are being copied: a context manager, which gives them back.
+
+    Their memory counts as free from then on, so nothing may keep them. Therefore the list is empty then. And an error
+    loses its traceback, because that keeps the variables of all functions that the error has passed, for as long as the
+    error is kept, or longer: where one of these variables has the error, too, only the garbage collector frees them. A
+    bug keeps its traceback, which is logged.
+    """
+
+    def __init__(self, feed: Feed, spans: list[Span]) -> None:
+        self._feed = feed
+        self._spans = spans
+
+    def __enter__(self) -> list[Span]:
+        return self._spans
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, MirrorError | LeaveBatchPath):
+            _drop_tracebacks(error)
+        while self._spans:
+            self._feed.done(self._spans.pop())
+
+
+def _drop_tracebacks(error: BaseException) -> None:
+    """Also those of the errors that have led to it."""
+    chain, seen = [error], set[int]()
+    while chain:
+        each = chain.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = None
+            chain += filter(None, (each.__cause__, each.__context__))

@@ -46,7 +46,7 @@ class BatchFetcher:
         largest_merged: Largest = lambda: MERGED_MAX,
     ) -> Feed:
         """Begin to fetch a partition, at `position`. `epoch` is that of the record before it."""
-        feed = Feed(topic, partition, position, epoch, largest, self._changed, largest_merged)
+        feed = Feed(topic, partition, position, epoch, largest, largest_merged)
         self.place(feed)
         return feed
 
@@ -85,10 +85,6 @@ class BatchFetcher:
         """Where partitions end, as far as their leaders' answers say it now. Any thread may ask."""
         return dict(chain.from_iterable(broker.feeds.ends.items() for broker in list(self._brokers.values())))
 
-    def _changed(self, feed: Feed) -> None:
-        for broker in self._brokers.values():
-            broker.changed(feed)
-
     @property
     def answer_max(self) -> int:
         """Bytes that an answer of one broker may have."""
@@ -101,6 +97,8 @@ class BatchFetcher:
             try:
                 leader = await self.cluster.leader(feed.topic.name, feed.partition)
                 if self.cluster.topic_id(feed.topic.name) != feed.topic.id:
+                    # Perhaps only what we know of it is old: whoever comes next asks.
+                    self.cluster.forget_leader(feed.topic.name, feed.partition)
                     feed.end(LeaveBatchPath("recreated", feed.position))
                     return
             except (Unavailable, LoginRefused):

@@ -24,8 +24,6 @@ from mirror.wire.fetch import FETCH, FetchAnswer, Limits, PartitionAnswer, Sessi
 log = logging.getLogger(__name__)
 
 PURPOSE = "fetch"
-WAIT = 0.5  # seconds that a broker may wait for records
-WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
 RETRY = 0.05  # seconds before a partition is looked for again after an error
 UNREADABLE_MAX = 5  # answers in a row that can't be read, before the record path gets what they may be about
 AT_ONCE = 100  # partitions of an answer, before others have their turn
@@ -74,11 +72,11 @@ class BrokerFetches:
     def take(self, feed: Feed) -> None:
         """Fetch this partition, too, unless its copier has closed the feed meanwhile."""
         if not feed.ended:
+            feed.on_change = self._changed
             self.feeds.take(feed)
             self.room.set()
 
-    def changed(self, feed: Feed) -> None:
-        """A feed, which may be another broker's, has more room or has ended."""
+    def _changed(self, feed: Feed) -> None:
         self.feeds.changed(feed)
         self.room.set()
 
@@ -97,9 +95,8 @@ class BrokerFetches:
             try:
                 request = await self._next()
                 wanted = request.wanted
-                wait = WAIT_BESIDE_FULL if len(wanted) < len(self.feeds.feeds) else WAIT
-                until = asyncio.get_running_loop().time() + wait
-                if not await self._fetch(request, wait):
+                until = asyncio.get_running_loop().time() + request.wait
+                if not await self._fetch(request):
                     # A broker that has nothing waits; if this one does not, we do. But not for as long: it answers at
                     # once while any position is beyond what it may show, and others have live records.
                     await asyncio.sleep(min(RETRY, until - asyncio.get_running_loop().time()))
@@ -174,22 +171,22 @@ class BrokerFetches:
             if leaves:
                 self._leave(feed)
 
-    async def _fetch(self, request: Next, wait: float) -> bool:
+    async def _fetch(self, request: Next) -> bool:
         """Ask once. False if the answer has brought nothing."""
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
-        connection = self._connection = await fetcher.cluster.connection(self._node, PURPOSE)
-        check_source(connection)
-        asked: dict[TopicKey, list[Wanted]] = {}
-        for feed in request.asked:
-            leader = fetcher.cluster.known_leader(feed.topic.name, feed.partition)
-            epoch = leader.epoch if leader else -1
-            ask = Wanted(feed.partition, feed.position, memory.bounds.partition_answer, epoch, feed.epoch)
-            asked.setdefault(feed.topic, []).append(ask)
-        forgotten: dict[TopicKey, list[int]] = {}
-        for topic_id, partition in request.forgotten:
-            forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
-        limits = Limits(wait, max(1, int(most * self._share)), partitions=len(request.wanted))
-        with memory.reserve(most):
+        with memory.reserve(most):  # before anything is awaited: there was room just now
+            connection = self._connection = await fetcher.cluster.connection(self._node, PURPOSE)
+            check_source(connection)
+            asked: dict[TopicKey, list[Wanted]] = {}
+            for feed in request.asked:
+                leader = fetcher.cluster.known_leader(feed.topic.name, feed.partition)
+                epoch = leader.epoch if leader else -1
+                ask = Wanted(feed.partition, feed.position, memory.bounds.partition_answer, epoch, feed.epoch)
+                asked.setdefault(feed.topic, []).append(ask)
+            forgotten: dict[TopicKey, list[int]] = {}
+            for topic_id, partition in request.forgotten:
+                forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
+            limits = Limits(request.wait, max(1, int(most * self._share)), partitions=len(request.wanted))
             answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
         if answer.error in _SESSION_LOST and self._session.epoch:
             self._begin_again()
@@ -202,7 +199,7 @@ class BrokerFetches:
             self._session = Session(0, 0)
             self.feeds.begin_again()
         moved = await self._receive(answer, request.wanted)
-        self.feeds.answered(answer.throttled)
+        self.feeds.answered(answer.throttled, moved)
         return moved
 
     def _begin_again(self) -> None:
@@ -251,6 +248,10 @@ class BrokerFetches:
             self._refused(feed, fetched, addresses)
         elif fetched.preferred >= 0:
             self._follow(feed, fetched.preferred)
+        elif fetched.diverging and feed.follows_until and feed.diverged_at != feed.position:
+            # A follower that lags may not have that epoch. If the leader names it again for this position, it has.
+            feed.diverged_at = feed.position
+            self._lose(feed)
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:

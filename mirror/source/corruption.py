@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -21,7 +21,7 @@ from mirror.text import duration
 # The checksum does not match, the batch can't be decompressed, or its format is not known.
 CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})
 
-TIMEOUT = 20.0  # seconds for all that has to be read again
+TIMEOUT = 20.0  # seconds for each offset at which the source is read again
 POLL_TIMEOUT = 0.1  # seconds
 
 
@@ -41,41 +41,50 @@ def believed(messages: Iterable[Message]) -> list[Message]:
     return records
 
 
-def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position: int, said: str) -> Loss | None:
+def find_damage(
+    flow: Flow,
+    source: ClusterAdmin,
+    partition: Partition,
+    position: int,
+    said: str,
+    progressed: Callable[[], object],
+) -> Loss | None:
     """The batch that can't be read at the offset `position`; None if it can be read now. The consumer `said` why not.
 
     The batch's header says where it ends, but the broken checksum covers that part of the header, too. So the end is
-    found by trying: a broker gives the batch for each of its offsets. Raises ClusterAway if the source does not answer
-    in time, PartitionError if it refuses.
+    found by trying: a broker gives the batch for each of its offsets. `progressed` is called after each try. Raises
+    ClusterAway if the source does not answer in time, PartitionError if it refuses.
     """
     end = source.offsets({partition: OffsetSpec.latest()}).get(partition)
     if end is None:
         raise PartitionError(f"{said}; the source gives no offsets of the partition")
-    return _Reader(flow, partition).loss(position, end)
+    return _Reader(flow, partition, progressed).loss(position, end)
 
 
 class _Reader:
     """Reads single batches, each with another consumer."""
 
-    def __init__(self, flow: Flow, partition: Partition) -> None:
+    def __init__(self, flow: Flow, partition: Partition, progressed: Callable[[], object] = lambda: None) -> None:
         self._flow = flow
         self._partition = partition
-        self._deadline = time.monotonic() + TIMEOUT
+        self._progressed = progressed
 
     def loss(self, position: int, end: int) -> Loss | None:
         """The batch that can't be read at `position`; None if it can. Nothing is read from the offset `end` on."""
         found = self._corrupt(position)
-        if found is None:
+        if found is None or position >= end:
             return None
         first, why = found
-        last, step = first, 1  # `last` is an offset that is known to be in the batch
-        while first + step < end and self._is_of(first, first + step):
-            last, step = first + step, 2 * step
-        resume = min(first + step, end)  # an offset that is known to be after the batch
+        begun = last = max(first, position)  # `last` is an offset that is known to be in the batch
+        step = 1
+        while begun + step < end and self._is_of(first, begun + step):
+            last, step = begun + step, 2 * step
+        resume = min(begun + step, end)  # an offset that is known to be after the batch
         while resume - last > 1:
             middle = (last + resume) // 2
             last, resume = (middle, resume) if self._is_of(first, middle) else (last, middle)
-        return Loss("corrupt", max(position, first), resume, why)
+        # If another replica leads by now, it may have the batch as it was written.
+        return Loss("corrupt", begun, resume, why) if self._is_of(first, begun) else None
 
     def _is_of(self, first: int, offset: int) -> bool:
         found = self._corrupt(offset)
@@ -87,15 +96,17 @@ class _Reader:
         Each call has a consumer of its own: after a batch that can't be read, nothing that a consumer gives can be
         believed.
         """
-        consumer = batch_reader(self._flow)
+        consumer, deadline = batch_reader(self._flow), time.monotonic() + TIMEOUT
         try:
             consumer.assign([TopicPartition(*self._partition, offset)])
-            while time.monotonic() < self._deadline:
+            while time.monotonic() < deadline:
                 message = consumer.poll(POLL_TIMEOUT)
-                if message is not None and not _is_away(message):
+                # Without a topic it is about brokers, or about the group, which mirror does not use on the source.
+                if message is not None and message.topic() is not None and not _is_away(message):
                     return _judged(message)
         finally:
             close_apart(consumer)  # to close it may never return after such a batch
+            self._progressed()
         raise ClusterAway(self._flow.source.alias, f"no answer for {self._partition} within {duration(TIMEOUT)}")
 
 

@@ -48,10 +48,11 @@ class FetchMemory:
     """
 
     def __init__(self, bounds: MemoryBounds, on_room: Callable[[], None]) -> None:
-        """`on_room` is called when bytes are free again."""
+        """`on_room` is called when somebody who asked for room may get more than before."""
         self.bounds = bounds
         self.held = 0  # bytes of answers
         self.reserved = 0  # bytes that the requests under way may bring
+        self._limited = self._refused = False  # did anybody get less than all room, or none, since others were told?
         self._on_room = on_room
 
     @property
@@ -71,10 +72,13 @@ class FetchMemory:
     def room(self, answer: int) -> Room | None:
         """Who may get more by an answer of so many bytes; None: nobody, because there is no room for it."""
         if self.used + answer > self.bounds.total:
+            self._limited = self._refused = True
             return None
         most = 1 if self.is_scarce else self.bounds.partition
         filled = (self.held + answer) / self.bounds.total
-        return Room(most, self.bounds.batch, frozenset(each for each, limit in LIMITS.items() if filled <= limit))
+        quick = frozenset(each for each, limit in LIMITS.items() if filled <= limit)
+        self._limited = self._limited or self.is_scarce or len(quick) < len(LIMITS)
+        return Room(most, self.bounds.batch, quick)
 
     @contextlib.contextmanager
     def reserve(self, answer: int) -> Iterator[None]:
@@ -84,6 +88,8 @@ class FetchMemory:
             yield
         finally:
             self.reserved -= answer
+            if self._refused:
+                self._tell()
 
     def hold(self, size: int) -> Held:
         """Count the memory of an answer."""
@@ -91,5 +97,10 @@ class FetchMemory:
 
     def _count(self, size: int) -> None:
         self.held += size
-        if size < 0:
-            self._on_room()
+        if size < 0 and self._limited:
+            self._tell()
+
+    def _tell(self) -> None:
+        """There is more room. Those who still get too little ask again, and are told again."""
+        self._limited = self._refused = False
+        self._on_room()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,11 @@ from mirror.source.batch_feed import Feed, Key
 from mirror.source.fetch_memory import Room
 from mirror.wire.fetch import PartitionAnswer
 
+WAIT = 0.5  # seconds that a broker may wait for records
+# The same while a partition has no room: it is asked for only after the answer. While nothing moves, each wait is
+# LONGER than the one before, and about half of the time that has passed so. A partition has room again once half of
+# what it may have is copied: the next answer comes before the other half is copied, too.
+WAIT_BESIDE_FULL, LONGER = 0.02, 1.5
 ENDS_KEPT = 2.0  # seconds; a broker that has nothing answers after a half
 _OUTDATED = -1  # in place of a position: no feed has it
 
@@ -21,6 +27,7 @@ class Next:
     wanted: Mapping[Key, Feed]
     asked: list[Feed]
     forgotten: list[Key]
+    wait: float  # seconds that the broker may wait for records
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,9 @@ class SessionFeeds:
         self._quick: frozenset[bool | None] | None = None  # see Room
         self._ends: dict[Key, Ends] = {}  # of partitions that the session asks for
         self._answered = 0.0  # when a broker last answered, monotonic
+        self._moved = False  # has the last answer brought something?
+        self._had_room = 0  # how many had room for the last request
+        self._beside_full = WAIT_BESIDE_FULL  # how long the broker may wait for records while a feed has no room
 
     def has(self, feed: Feed) -> bool:
         """True unless the feed was dropped, or a later copier of the partition has a feed of its own."""
@@ -85,8 +95,9 @@ class SessionFeeds:
         else:
             self._ends[feed.key] = Ends(fetched.stable, fetched.high)
 
-    def answered(self, throttled: bool) -> None:
-        """The broker has told what has changed. If it throttles, it has told nothing."""
+    def answered(self, throttled: bool, moved: bool) -> None:
+        """The broker has told what has changed. If it throttles, it has told nothing. `moved`: records have come."""
+        self._moved = moved
         if not throttled:
             self._answered = time.monotonic()
 
@@ -112,6 +123,7 @@ class SessionFeeds:
 
     def _changes(self) -> Next:
         asked, forgotten, waiting = list[Feed](), list[Key](), set[Key]()
+        begins = not self._known
         for key in self._look:
             feed = self._wanted.get(key)
             if feed is None and self._known.pop(key, None) is not None:
@@ -123,4 +135,14 @@ class SessionFeeds:
             if key in self.feeds and self.feeds[key].size:
                 waiting.add(key)
         self._look = waiting
-        return Next(self._wanted, asked, forgotten)
+        if begins:  # brokers fill their answers in this order, and change it only from request to request of a session
+            random.shuffle(asked)
+        return Next(self._wanted, asked, forgotten, self._wait())
+
+    def _wait(self) -> float:
+        """How long the broker may wait. A feed that gets room meanwhile is asked for only by the next request."""
+        full = len(self._wanted) < len(self.feeds)
+        moves = self._moved or len(self._wanted) > self._had_room or not full
+        self._beside_full = WAIT_BESIDE_FULL if moves else min(WAIT, LONGER * self._beside_full)
+        self._moved, self._had_room = False, len(self._wanted)
+        return self._beside_full if full else WAIT

@@ -198,7 +198,8 @@ class Fetcher(Generic[F]):
             # librdkafka 2.16 does not go on where the batch ends, so what it gives from now on can't be believed.
             self._unassign(fetched.partition)
             _lost(fetched, f"the batch at offset {message.offset()} can't be read: {error.str()}", damaged=True)
-        elif is_away(error):  # the flow leader logs that, once for all tasks
+        # The flow leader logs once for all tasks that a cluster is away. And mirror uses no group on the source.
+        elif is_away(error) or (topic is None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED):
             return
         elif fetched is not None:
             fetched.post(SourceRefused(error.str(), is_lasting(error)))

@@ -6,7 +6,7 @@ it reaches mirror can't report anything either.
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from mirror.text import plural, printable
@@ -28,6 +28,14 @@ def failure_reason(context: SparkContext, run: str) -> str:
         return ""
     count = plural(failing.numFailedTasks, "attempt")
     return f"Spark has started tasks again after {count} that failed, e.g.: {_reason(context, failing.stageId)}"
+
+
+def refusal(error: Py4JJavaError) -> str:
+    """What Spark says of a call that it refuses."""
+    try:
+        return _essence(str(error.java_exception))
+    except (Py4JError, ConnectionError):  # its JVM is gone meanwhile
+        return "its JVM is gone, start the service again"
 
 
 def _reason(context: SparkContext, stage: int) -> str:

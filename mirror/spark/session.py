@@ -42,7 +42,7 @@ CONF: Mapping[str, str] = {
     "spark.ui.retainedTasks": "100",  # of a stage; it is kept without pages too, and failed attempts are told from it
     "spark.excludeOnFailure.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.pollingDelay": "20ms",  # between two reads of the control topic to its end, for a plan
+    "spark.sql.streaming.pollingDelay": "20ms",  # or longer, between two reads of the control topic for a plan
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.shuffle.partitions": "1",

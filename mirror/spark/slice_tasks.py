@@ -28,6 +28,7 @@ from mirror import logs
 from mirror.control.control_reader import ControlReader
 from mirror.control.plan import Plan
 from mirror.errors import ClusterAway, ForeignPlan, MirrorError
+from mirror.malloc import bound_arenas
 from mirror.service_settings import Log
 from mirror.settings import Flow
 
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 WARM_UP = "mirror-warm-up"
 RECEIPT = "slice INT, topic STRING, partition INT, remote_topic STRING, position BIGINT, records BIGINT, state STRING"
 RETRY_DELAY = 1.0  # seconds; Spark itself starts a failed task again at once
+PLAN_DELAY = 1.0  # seconds; longest wait before the next look for a plan
+PLAN_PATIENCE = 0.1  # of the time for which there has been no plan: the wait before the next look for one
 AWAY_ATTEMPTS = 10  # of a task that does not reach a cluster, every tenth failure is a warning
 Offset = dict[str, int]
 
@@ -147,14 +150,25 @@ class SliceReader(DataSourceStreamReader):
         self._service_id = service_id
         self._log = log
         self._control: ControlReader | None = None
+        self._idle_since: float | None = None  # monotonic: the first of the last looks, none of which found a plan
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Spark epochs are counted from 0 in every run."""
         return {"spark_epoch": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The next Spark epoch if our service has a plan to run; else `start`: then Spark does nothing."""
-        return {"spark_epoch": start["spark_epoch"] + 1} if self._plan() else start
+        """The next Spark epoch if our service has a plan to run; else `start`: then Spark does nothing.
+
+        Spark asks again at once. There may be no plan for days, while another flow is in the way, and each look costs
+        the target some requests. So a look waits the longer, the longer there has been no plan.
+        """
+        if self._plan():
+            self._idle_since = None
+            return {"spark_epoch": start["spark_epoch"] + 1}
+        now = time.monotonic()
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        time.sleep(min(PLAN_DELAY, PLAN_PATIENCE * (now - self._idle_since)))
+        return start
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The slices of the newest plan; none if it says to stop meanwhile."""
@@ -167,6 +181,7 @@ class SliceReader(DataSourceStreamReader):
         """Run one slice, in an executor's Python worker; yields its receipts when the Spark epoch ends."""
         assert isinstance(partition, SlicePartition)
         logs.configure(self._log)
+        bound_arenas()
         try:
             whole = partition.index, partition.count, partition.spark_epoch
             receipts = _slice_task()(self._flow, self._service_id, *whole).run()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from mirror.control.partition_state import STOPPED_BY_ERROR
+from mirror.control.partition_state import STOPPED_BY_ERROR, State
 from mirror.control.reports import Counters, Report
 from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
@@ -30,6 +30,7 @@ ENDED_MAX = 16  # incarnations that are remembered; a late report comes within s
 EVENTS = 30  # kept; older ones are forgotten
 FOREIGN_INTERVAL = 60.0  # seconds between two events that somebody else writes to a remote topic
 _STARTING = "starting"
+_PASSING = (State.RELEASED.value, State.STARTING.value)  # on the way from one copier of a partition to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class FlowStatus:
     def lacking(self, text: str) -> None:
         with self._lock:
             before, self._lacking = self._lacking, text
-            if text != before:
+            if text != before and not self.stopped:
                 self._remember(text)
 
     def remember(self, text: str) -> None:
@@ -194,7 +195,7 @@ class FlowStatus:
     def _notice(self, before: PartitionStatus | None, report: Report) -> None:
         """Add an event when an error stops a partition, with its first reason only, or when the partition recovers."""
         old, new = before.report.state if before else "", report.state
-        if new == old or not {old, new} & {*STOPPED_BY_ERROR} or new == "released":
+        if new == old or not {old, new} & {*STOPPED_BY_ERROR} or new in _PASSING:
             return
         last = self._events[-1] if self._events else None
         if (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_rounds import Round
@@ -36,8 +37,18 @@ class GroupsView:
     left_out: dict[str, str]  # groups that are no consumer groups, and why they are not synced
 
 
+_views: WeakKeyDictionary[Round, GroupsView] = WeakKeyDictionary()
+
+
 def groups_view(found: Round) -> GroupsView:
-    """The groups of a round, by name."""
+    """The groups of a round, by name. There may be tens of thousands, so many scrapes and pages share one view."""
+    view = _views.get(found)
+    if view is None:
+        view = _views[found] = _view(found)
+    return view
+
+
+def _view(found: Round) -> GroupsView:
     by_group: dict[str, list[GroupOffset]] = {name: [] for name in found.refused}
     for each in found.offsets:
         by_group.setdefault(each.group, []).append(each)

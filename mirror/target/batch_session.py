@@ -17,8 +17,8 @@ from mirror.errors import OutcomeUnknown, RecordsRefused, Unsupported, WireError
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.batch_take_over import Owner, TakenOver
-from mirror.target.batch_transaction import BatchTransaction
-from mirror.target.beside import Beside, beside
+from mirror.target.batch_transaction import FIRST_PURPOSE, PURPOSE, BatchTransaction, purpose
+from mirror.target.beside import Beside, beside, topics_beside
 from mirror.target.coordination import ask, failed
 from mirror.target.runs import Runs
 from mirror.target.session_marks import Due, Marks, SessionMarks
@@ -52,6 +52,9 @@ class BatchSession:
         self.end: int | None = None  # of the remote partition after the last transaction's records and marker
         self.duration = 0.0  # seconds that the last transaction took
         self.ended = 0.0  # when it ended, monotonic; 0: there was none
+        # The position of the last transaction, and the remote offset of its first record, if its commit may have been
+        # asked for. None once it is committed.
+        self.commit_asked: tuple[Position, int] | None = None
         self._target = target
         self._flow = flow
         self._owner = Owner.of(flow, topic, partition.partition)
@@ -66,6 +69,16 @@ class BatchSession:
         """True if the last record has no offset sync yet."""
         return self._marks.tail is not None
 
+    @property
+    def quiet_until(self) -> float:
+        """Until when a quota of the target holds a transaction back, by the loop's clock.
+
+        If one began before, its time would pass though it could not send anything, or not all.
+        """
+        first, rest = (purpose(self._target, self._owner, each) for each in (FIRST_PURPOSE, PURPOSE))
+        needs = [(self._owner.where, first), (self._owner.where, rest), *((each, first) for each in self._beside)]
+        return max(self._target.quiet_until(*where, each) for where, each in needs)
+
     async def copy(self, batches: Sequence[RecordBatch], position: Position) -> Written:
         """Commit at least one batch, and the position after them. It overwrites the batches' producer id and sequence.
 
@@ -74,14 +87,18 @@ class BatchSession:
         expected = self.end
         due = self._marks.due(Runs(range(each.first, each.last + 1) for each in batches), position)
 
-        content = TransactionContent(batches, partial(self._made, due), due.needs_offsets)
+        content = TransactionContent(batches, partial(self._made, due), topics_beside(self._flow, due))
 
         async def write(transaction: BatchTransaction) -> tuple[Places, Position]:
             if self._careful:
-                return await transaction.write_carefully(content)
-            return await transaction.write(content, expected)
+                places, after = await transaction.write_carefully(content)
+            else:
+                places, after = await transaction.write(content, expected)
+            self.commit_asked = after, places.bases[0]
+            return places, after
 
         places, after = await self._run(write)
+        self.commit_asked = None
         self._careful = False
         self._least, self.end = places.last + 1, places.last + 2  # before and after the marker
         self._marks.committed(due, places.of(due.needed))
@@ -142,5 +159,10 @@ class BatchSession:
     def _forget_leaders(self) -> None:
         """A broker does not answer: perhaps others lead by now."""
         self._target.forget_leader(*self._owner.where)
-        for topic in (self._flow.offset_syncs_topic, self._flow.offset_map_topic):
-            self._target.forget_leader(topic, 0)
+        for where in self._beside:
+            self._target.forget_leader(*where)
+
+    @property
+    def _beside(self) -> tuple[tuple[str, int], ...]:
+        """The partitions of our own topics that a transaction may write to."""
+        return (self._flow.offset_syncs_topic, 0), (self._flow.offset_map_topic, 0)

@@ -16,7 +16,8 @@ from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, failed, r
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.open_transactions import ask_holding_producer
 from mirror.target.position_metadata import decoded, terminated
-from mirror.target.visible_records import has_records
+from mirror.target.unconfirmed import Unconfirmed
+from mirror.target.visible_records import has_records, is_visible
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
@@ -61,17 +62,22 @@ class TakenOver:
     position: Position | None
     end: int  # the remote partition's high watermark when the last owner was fenced
     has_records: bool = False  # visible ones, although there is no position
+    torn: bool = False  # the position does not belong to the records: see Unconfirmed
 
 
 async def take_over(
-    target: Cluster, owner: Owner, tokens: Tokens, progressed: Callable[[], None] = lambda: None
+    target: Cluster,
+    owner: Owner,
+    tokens: Tokens,
+    progressed: Callable[[], None] = lambda: None,
+    last: Unconfirmed | None = None,
 ) -> TakenOver:
     """Fence whoever owns the partition, and load the position.
 
     In between, each transaction has to end that is open on the remote partition. A fenced producer has none, unless the
     target has lost its markers; then the next one would commit it, too. `progressed` is called after each part: each
-    may take as long as a transaction. Raises PartitionError, and Unsupported, before anybody is fenced, if the target
-    can't be written to by whole batches.
+    may take as long as a transaction. `last` is our last transaction, if nobody knows whether it took effect. Raises
+    PartitionError, and Unsupported, before anybody is fenced, if the target can't be written to by whole batches.
     """
     try:
         check_target(await target.any())
@@ -83,12 +89,18 @@ async def take_over(
         position = await _loaded(target, owner, tokens)
         # An owner may have failed in its first transaction, which leaves only what nobody sees.
         visible = position is None and await has_records(target, owner.where, end)
+        progressed()
+        torn = last is not None and last.concerns(position) and await _is_torn(target, owner, last, position)
     except Unsupported:
         raise
     except WireError as error:
         target.forget_leader(*owner.where)
         raise failed(error) from error
-    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end, visible)
+    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end, visible, torn)
+
+
+async def _is_torn(target: Cluster, owner: Owner, last: Unconfirmed, found: Position | None) -> bool:
+    return last.belonging(found, await is_visible(target, owner.where, last.first)) is not None
 
 
 def check_target(connection: Connection) -> None:

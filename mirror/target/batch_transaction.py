@@ -25,7 +25,6 @@ from dataclasses import astuple
 from typing import TypeVar
 
 from mirror.backoff import Backoff
-from mirror.batches.headers import RecordBatch
 from mirror.batches.stamping import stamp
 from mirror.errors import Interleaved, OutcomeUnknown
 from mirror.model import Position
@@ -77,7 +76,7 @@ class BatchTransaction:
 
         `predicted` is where the first one will be, if that is known.
         """
-        batches = await self._stamped(content.batches)
+        batches = await self._stamped(content)
         expected, made = await self._begin(batches[0], content, predicted)
         answers, committed = await asyncio.gather(
             self._send(batches[1:], LEADER), self.commit_position(made.position), return_exceptions=True
@@ -92,7 +91,7 @@ class BatchTransaction:
 
     async def write_carefully(self, content: TransactionContent) -> tuple[Places, Position]:
         """Write the batches and what goes beside them, when nobody knows beforehand where the batches will be."""
-        batches = await self._stamped(content.batches)
+        batches = await self._stamped(content)
         leader = await self._target.leader(*self._owner.where)
         bases = [self._base(await self._add(leader.node, batches[:1]), batches)]
         bases += [self._base(_checked(each), batches) for each in await self._send(batches[1:], ALL)]
@@ -116,12 +115,18 @@ class BatchTransaction:
         where = self._owner.where
         await ask(self._target, GROUP, self._owner.group, request, lambda found: (found.get(where, UNKNOWN),))
 
-    async def _stamped(self, batches: Sequence[RecordBatch]) -> list[Batch]:
+    async def _stamped(self, content: TransactionContent) -> list[Batch]:
+        """The batches as they are sent, once each partition that gets something has a leader.
+
+        If they were sent while one of our own topics has none, each try would leave batches that are aborted.
+        """
+        for topic in content.topics_beside:
+            await self._target.leader(topic, 0)
         await self._target.leader(*self._owner.where)  # with it the topic's id is known
         found, sequence, remote = list[Batch](), 0, self._topic(self._owner.remote)
         if self._owner.is_replaced(remote.id):
             raise OutcomeUnknown(f"{self._owner.remote} is another topic than the one that the plan names")
-        for each in batches:
+        for each in content.batches:
             stamp(each.data, self._by.producer, self._by.epoch, sequence)
             sequence += each.records
             found.append(Batch(remote, self._owner.partition, each.data))
@@ -131,7 +136,7 @@ class BatchTransaction:
         """Write the first batch and what is for our own topics. Returns where the batches have to be."""
         leader = await self._target.leader(*self._owner.where)
         made, requests, along = None, list[tuple[int, list[Batch]]](), list[Batch]()
-        if content.depends and predicted is not None:
+        if content.topics_beside and predicted is not None:
             made = content.made(Places.following(predicted, content.counts))
             requests = await self._requests(made.others)
             along = next((some for node, some in requests if node == leader.node), [])
@@ -172,9 +177,10 @@ class BatchTransaction:
     async def _add(self, node: int, batches: Sequence[Batch]) -> ProduceAnswer:
         """Send batches that may be the first of their partitions, and wait until they are replicated.
 
-        They are sent again only when no partition has taken its batch.
+        They are sent again only when no partition has taken its batch. Markers are written soon, but replicas may be
+        away for long, and each try is the whole batch.
         """
-        deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 0.1)
+        deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 1.0)
         while True:
             connection = await self._target.connection(node, self._purpose(FIRST_PURPOSE))
             answer = await connection.ask(produce(self._by.name, batches, ALL))
@@ -210,7 +216,7 @@ class BatchTransaction:
             raise
 
     def _purpose(self, usual: str) -> str:
-        return UNREPLICATED_PURPOSE if self._owner.where in self._target.unreplicated else usual
+        return purpose(self._target, self._owner, usual)
 
     def _topic(self, name: str) -> TopicKey:
         return TopicKey(name, self._target.topic_id(name))
@@ -249,6 +255,11 @@ class BatchTransaction:
         if refused.leader and refused.leader.node in answer.addresses:
             address = answer.addresses[refused.leader.node]
             self._target.hint(topic, refused.partition, refused.leader, address)
+
+
+def purpose(target: Cluster, owner: Owner, usual: str) -> str:
+    """Which connections a transaction uses in place of the usual ones, or these."""
+    return UNREPLICATED_PURPOSE if owner.where in target.unreplicated else usual
 
 
 def _checked(found: T | BaseException) -> T:

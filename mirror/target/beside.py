@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mirror.batches.building import build
 from mirror.batches.records import Content
 from mirror.settings import Flow
-from mirror.target.session_marks import Marks
+from mirror.target.session_marks import Due, Marks
 
 BATCH_MAX = 2**18  # bytes of keys and values; a record that is larger goes alone
 
@@ -22,6 +22,12 @@ class Beside:
     topic: str
     records: int
     data: memoryview
+
+
+def topics_beside(flow: Flow, due: Due) -> list[str]:
+    """The topics for which `beside` has batches, once what is due has places."""
+    gets_some = {flow.offset_syncs_topic: due.synced, flow.offset_map_topic: due.mapped}
+    return [topic for topic, some in gets_some.items() if some]
 
 
 def beside(flow: Flow, marks: Marks, now: int) -> list[Beside]:

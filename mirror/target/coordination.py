@@ -20,6 +20,7 @@ from mirror.errors import (
 )
 from mirror.target.loading import TIMEOUT, held
 from mirror.wire.cluster import Cluster
+from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, PASSING, name_of
 from mirror.wire.requests import Request
 
@@ -97,8 +98,7 @@ async def ask(
     deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 0.2)
     while True:
         try:
-            connection = await target.connection(await target.coordinator(kind, name), PURPOSE)
-            found = await connection.ask(request)
+            found = await (await _connection(target, kind, name)).ask(request)
         except Unanswered:
             target.forget_coordinator(kind, name)
             raise
@@ -115,3 +115,14 @@ async def ask(
             if not bad <= _STAYS:
                 target.forget_coordinator(kind, name)
         await asyncio.sleep(backoff.next())
+
+
+async def _connection(target: Cluster, kind: int, name: str) -> Connection:
+    """A connection to the coordinator of a name. Raises WireError, but never Unanswered.
+
+    Who gets no answer to the question who that is has not sent anything to the coordinator yet.
+    """
+    try:
+        return await target.connection(await target.coordinator(kind, name), PURPOSE)
+    except Unanswered as error:
+        raise Unavailable(str(error)) from error

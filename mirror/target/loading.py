@@ -49,6 +49,11 @@ def held(what: str, producer: str = "") -> str:
     return f"{what} is held by an open transaction{producer}; should that last, see {book}"
 
 
+def not_given_yet(where: str, offset: int) -> str:
+    """The reason, for people: the leader of a remote partition was elected just now."""
+    return f"{where} does not give the records up to {offset} yet"
+
+
 def doubtful(where: str, token_topic: str) -> str:
     """The reason, for people: no answer has a token of ours."""
     return (

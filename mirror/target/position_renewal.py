@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
 from mirror.control.plan import RENEW_INTERVAL
 from mirror.errors import ClusterAway, MirrorError, ProducerFenced
@@ -16,9 +16,8 @@ from mirror.kafka.clients import group_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
-from mirror.target.fencing import as_owner
-from mirror.target.position_reader import PositionReader, to_commit
-from mirror.target.record_transactions import TransactionSession
+from mirror.target.fencing import commit_as_owner
+from mirror.target.position_reader import PositionReader
 from mirror.text import BUG
 
 log = logging.getLogger(__name__)
@@ -122,7 +121,7 @@ def renew(
                 continue
             problem = ""
             try:
-                _renew(flow, partition, topic, positions, member)
+                commit_as_owner(flow, partition, topic, positions, member, lambda found: found)
             except ProducerFenced:  # a task copies the partition now, and keeps its position
                 continue
             except MirrorError as error:
@@ -132,18 +131,3 @@ def renew(
                 log.debug("position of a topic that is left out can't be renewed", extra={**where, "reason": problem})
             else:
                 yield partition
-
-
-def _renew(flow: Flow, partition: Partition, topic: Topic, positions: PositionReader, member: Consumer) -> None:
-    if not flow.exactly_once:
-        found = positions.load(topic.remote, partition.partition)
-        if found is not None:
-            positions.commit(to_commit(found, topic.remote, partition.partition))
-        return
-
-    def commit_again(session: TransactionSession) -> None:
-        found = positions.load(topic.remote, partition.partition)
-        if found is not None:
-            session.commit_position(found)
-
-    as_owner(flow, partition, topic, positions, member, commit_again)

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from mirror.clock import Clock
-from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
+from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused, TransactionAborted
 from mirror.kafka.clients import request_limits
 from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.kafka.record_headers import HEADER_WEIGHT, NO_HEADERS, readable
@@ -71,6 +71,9 @@ class TransactionSession:
         self._own_topic = ""  # the topic of mirror's own to which a record is being queued; "": none
         self._missing: dict[str, str] = {}  # why a topic of mirror's own did not take a record, by that topic's name
         self.duration = 0.0  # seconds that the last transaction took
+        # The position of the transaction whose commit was asked for last, and the remote offset of its first record.
+        # None once it is committed, or if that offset is not known.
+        self.commit_asked: tuple[Position, int] | None = None
         # When the last transaction ended, monotonic. 0 before the first transaction, so a new session counts as idle
         # and settles at once.
         self.ended = 0.0
@@ -181,14 +184,18 @@ class TransactionSession:
         `downstream` gets the offsets of the first record, the last one and some others, by index, once delivered.
         """
         producer, begun = self._producer, self._clock.monotonic()
-        self._own_topic = ""
+        self._own_topic, self.commit_asked = "", None
         self._missing.clear()
+        if self._restamped:
+            self._restamped.clear()
         try:
             producer.begin()
             position = produce()
             producer.send_position(to_commit(position, self._topic.remote, self._partition.partition))
             self._check_timestamps()
             self._check_place(downstream)
+            first = downstream.get(0) if self._flow.exactly_once else None
+            self.commit_asked = None if first is None else (position, first)
             producer.commit()
         except KafkaException as error:
             failure: KafkaError = error.args[0]
@@ -198,10 +205,15 @@ class TransactionSession:
             away = isinstance(error, MirrorError) and error.away
             raise OutcomeUnknown(f"{type(error).__name__}: {error}", away) from error
         else:
+            self.commit_asked = None
             self.ended = self._clock.monotonic()
             self.duration = self.ended - begun
             return
-        raise self._naming(producer.failed(failure))  # outside of `except`: kafka/clients.py says why
+        failed = producer.failed(failure)  # outside of `except`: kafka/clients.py says why
+        if self.commit_asked is not None and isinstance(failed, TransactionAborted):
+            # The commit may have reached a broker before the abort did: see Unconfirmed.
+            failed = OutcomeUnknown(str(failed), blocked=failed.blocked)
+        raise self._naming(failed)
 
     def _check_timestamps(self) -> None:
         """Raise PartitionError if the target replaced the timestamp of a record whose delivery report mirror looks at.

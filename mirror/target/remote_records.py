@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import closing
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
-from mirror.errors import ClusterAway, PartitionError
+from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.kafka.client_errors import is_away, is_lasting
-from mirror.kafka.looks import FIRST, look_consumer, seen
+from mirror.kafka.looks import FIRST, MANY, SOME, look_consumer, seen
 from mirror.kafka.renewed import close_apart
 from mirror.settings import Flow
+from mirror.target.loading import not_given_yet
 
 TIMEOUT = 20.0  # seconds without an answer about any partition
-COUNT_TIMEOUT = 5.0  # seconds for a few records
+LOOK_TIMEOUT = 5.0  # seconds for a few records
+# Errors of a read at an offset that pass only if somebody does something: the log begins after it, or ends before it.
+_LASTING = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 RemotePartition = tuple[str, int]
 
@@ -58,26 +62,64 @@ def _judge(error: KafkaError | None, where: RemotePartition) -> None:
         raise PartitionError(said, is_lasting(error))
 
 
+def is_visible(flow: Flow, where: RemotePartition, offset: int) -> bool | None:
+    """True if read_committed consumers see the record at this offset; False if its transaction was aborted.
+
+    None if there is no such record any more, or the target refuses to say it. Raises ClusterAway, and PositionUnstable
+    while the leader that was elected just now does not give what is there yet.
+    """
+    visible = _first(flow, where, offset, stable=True)
+    if visible is None:
+        return None
+    if visible == (offset, True):
+        return True
+    if visible[0] <= offset:
+        raise PositionUnstable(not_given_yet(f"{where[0]}-{where[1]}", offset))
+    return False if _first(flow, where, offset, stable=False) == (offset, True) else None
+
+
+def _first(flow: Flow, where: RemotePartition, at: int, stable: bool) -> tuple[int, bool] | None:
+    """The offset of the first record from `at` on, and True; or that of the end, and False, if no record comes before.
+
+    None if nothing is there any more, or the target refuses to say it. Raises ClusterAway.
+    """
+    # An aborted transaction before it may have hundreds of batches.
+    with closing(_messages(flow, where, at, stable, MANY)) as messages:
+        for message in messages:
+            error, here = message.error(), int(message.offset() or 0)
+            if error is None or error.code() == KafkaError._PARTITION_EOF:
+                return here, error is None
+            if error.code() in _LASTING:
+                return None
+    raise ClusterAway(flow.target.alias, f"whether {where[0]}-{where[1]} has a record can't be told: no answer in time")
+
+
 def count_between(flow: Flow, where: RemotePartition, first: int, end: int, max_records: int) -> int | None:
     """How many records are at these offsets, `end` excluded, committed or not. None if that can't be found out.
 
     It counts no further than `max_records`, so that millions of records take no longer. Markers do not count.
     """
-    consumer = look_consumer(flow.target, flow.group, stable=False)
     found = 0
+    with closing(_messages(flow, where, first, False, SOME)) as messages:
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                return found if error.code() == KafkaError._PARTITION_EOF else None
+            if int(message.offset() or 0) >= end:
+                return found
+            found += 1
+            if found >= max_records:
+                return found
+    return None
+
+
+def _messages(flow: Flow, where: RemotePartition, at: int, stable: bool, answer: int) -> Generator[Message, None, None]:
+    """What comes from `at` on within some seconds: records, the end, and errors. `answer` is for `look_consumer`."""
+    consumer = look_consumer(flow.target, flow.group, stable=stable, answer=answer, reset="error")
     try:
-        consumer.assign([TopicPartition(*where, first)])
-        deadline = time.monotonic() + COUNT_TIMEOUT
+        consumer.assign([TopicPartition(*where, at)])
+        deadline = time.monotonic() + LOOK_TIMEOUT
         while time.monotonic() < deadline:
-            for message in seen(consumer, 0.2):
-                error = message.error()
-                if error is not None:
-                    return found if error.code() == KafkaError._PARTITION_EOF else None
-                if int(message.offset() or 0) >= end:
-                    return found
-                found += 1
-                if found >= max_records:
-                    return found
+            yield from seen(consumer, 0.2)
     finally:
         close_apart(consumer)  # a client that has lost its cluster may take a minute to end
-    return None

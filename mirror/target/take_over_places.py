@@ -1,11 +1,18 @@
-"""The few places for partitions that are taken over at the same time: who has something to copy goes first."""
+"""The few places for partitions that are taken over at the same time.
+
+Who has something to do goes first, and who has failed goes last: a take-over that can't succeed has its place until its
+time is over, again and again. Others must not wait for that.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from typing import TypeAlias
 
 TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may begin with thousands of partitions
+
+Queue: TypeAlias = "OrderedDict[Place, asyncio.Future[None]]"
 
 
 class Places:
@@ -13,8 +20,10 @@ class Places:
 
     def __init__(self, most: int = TAKE_OVERS_MAX) -> None:
         self._free = most
-        self._first: OrderedDict[Place, asyncio.Future[None]] = OrderedDict()  # they have something to copy
-        self._others: OrderedDict[Place, asyncio.Future[None]] = OrderedDict()
+        self._kept = most // 4  # of these, places that nobody gets who has failed
+        self._first: Queue = OrderedDict()  # they have something to do
+        self._others: Queue = OrderedDict()
+        self._last: Queue = OrderedDict()  # they have failed
 
     @property
     def free(self) -> int:
@@ -23,10 +32,10 @@ class Places:
 
     async def enter(self, place: Place) -> None:
         """Wait for a place."""
-        if self._free:
+        if self._free > (self._kept if place.has_failed else 0):
             self._free -= 1
             return
-        queue = self._first if place.hurries else self._others
+        queue = self._last if place.has_failed else self._first if place.hurries else self._others
         turn = queue[place] = asyncio.get_running_loop().create_future()
         try:
             await turn
@@ -39,8 +48,8 @@ class Places:
     def leave(self) -> None:
         """The place is free for whoever waits."""
         self._free += 1
-        for queue in (self._first, self._others):
-            while queue:
+        for queue, kept in ((self._first, 0), (self._others, 0), (self._last, self._kept)):
+            while queue and self._free > kept:
                 _, turn = queue.popitem(last=False)
                 if not turn.done():
                     self._free -= 1
@@ -48,7 +57,7 @@ class Places:
                     return
 
     def hurry(self, place: Place) -> None:
-        """Whoever waits for the place has something to copy."""
+        """Whoever waits for the place has something to do. If it has failed, that changes nothing."""
         if turn := self._others.pop(place, None):
             self._first[place] = turn
 
@@ -59,7 +68,8 @@ class Places:
             turn.set_exception(why)
 
     def _withdraw(self, place: Place) -> asyncio.Future[None] | None:
-        return self._first.pop(place, None) or self._others.pop(place, None)
+        found = [queue.pop(place, None) for queue in (self._first, self._others, self._last)]
+        return next(filter(None, found), None)
 
 
 class Place:
@@ -67,11 +77,12 @@ class Place:
 
     def __init__(self, places: Places) -> None:
         self.hurries = False
+        self.has_failed = False  # when it had the place last
         self._places = places
         self._given_up: Exception | None = None
 
     def hurry(self) -> None:
-        """There is something to copy: go before those that have nothing, from now on."""
+        """There is something to do: go before those that have nothing, from now on."""
         self.hurries = True
         self._places.hurry(self)
 
@@ -85,5 +96,6 @@ class Place:
             raise self._given_up
         await self._places.enter(self)
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self.has_failed = error is not None
         self._places.leave()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from confluent_kafka import KafkaError
 
@@ -47,7 +47,7 @@ class TimestampCheck:
             self._kept = []
         self._flow = flow
 
-    def look(self, existing: Iterable[str], progressed: Callable[[], object] = lambda: None) -> None:
+    def look(self, existing: Iterable[str]) -> None:
         """Ask for the effective setting of remote topics. Raises ClusterAway.
 
         If it can't be read, the producer still learns it from the target's answers.
@@ -62,7 +62,6 @@ class TimestampCheck:
             self.note(configs)
             self.compacted |= hidden.keys()  # they may be compacted, and then no record can be counted there
             self._log_hidden(hidden)
-            progressed()
         looked = set(asked)
         self._kept = [name for name in self._kept if name in wanted - looked]
         self._kept += [name for name in asked if name not in found]

@@ -56,13 +56,13 @@ class Made:
 class TransactionContent:
     """What a transaction is made of: batches, at least one, and what goes beside them, once they have places.
 
-    `depends` is false if the batches for our own topics are the same for any places. The position may name places also
-    then, because it is sent once the first batch has its place.
+    The topics of our own in `topics_beside` get batches that depend on the places. The position may name places also if
+    there are no such topics, because it is sent once the first batch has its place.
     """
 
     batches: Sequence[RecordBatch]
     made: Callable[[Places], Made]
-    depends: bool
+    topics_beside: Sequence[str]
 
     @property
     def counts(self) -> Sequence[int]:

@@ -89,7 +89,10 @@ class BatchCopier:
         try:
             if not self._has_begun:  # fetch already, so that who has something to copy is taken over first
                 self._has_begun, feed = True, self._open()
-            at = self._books.known.resume_from
+            known = self._books.known
+            at = known.resume_from
+            if known.must_commit_start and not known.start.unread:  # if it is, a transaction may hold the position
+                self._place.hurry()
             async with self._place:
                 with self._working():
                     session = await self._take_over()
@@ -104,10 +107,8 @@ class BatchCopier:
                 await self._look(gap)
             self._note_interleaved(error)
             raise
-        except RecordsRefused as error:
-            raise self._left("target_refuses") from error
-        except Unsupported as error:
-            raise self._left("unsupported") from error
+        except (RecordsRefused, Unsupported) as error:
+            raise self._left("unsupported" if isinstance(error, Unsupported) else "target_refuses") from error
         finally:
             self.feed = None
             if feed:
@@ -160,11 +161,15 @@ class BatchCopier:
         against = self._against or obstacle(self._flow, route.partition.topic, route.topic)
         if against:
             raise self._left(against)
-        taken = await take_over(services.target, self._owner, services.tokens, self._progressed)
+        last = services.unconfirmed.get(self._owner.where)
+        taken = await take_over(services.target, self._owner, services.tokens, self._progressed, last)
         if self._owner.is_replaced(services.target.topic_id(route.topic.remote)):
+            # Perhaps only what we know of it is old: the next try asks.
+            services.target.forget_leader(*self._owner.where)
             raise self._left("remote_topic")
-        if doubt(taken.position, known.newest, route.topic, lambda: taken.has_records):
+        if taken.torn or doubt(taken.position, known.newest, route.topic, lambda: taken.has_records):
             raise self._left("doubted")
+        services.unconfirmed.pop(self._owner.where, None)
         if taken.position is None:
             known.nothing_committed()
         elif known.loaded(taken.position):
@@ -199,7 +204,7 @@ class BatchCopier:
         if known.renew_at is not None:
             due.append(known.renew_at)
         if session.unsynced_tail or self._drained.offset > known.offset:
-            due.append(session.ended + SETTLE_DELAY)
+            due.append(max(session.ended + SETTLE_DELAY, session.quiet_until))
         return min(due) - self._services.clock.monotonic() if due else None
 
     async def _commit_alone(self, session: BatchSession) -> None:
@@ -222,28 +227,27 @@ class BatchCopier:
         pause = session.ended + min(flow.transaction_linger_max, session.duration) - self._services.clock.monotonic()
         if pause > 0:  # a busy partition waits as long as its last transaction took, or until it has a full one
             await feed.wait(pause, least=most)
+        if feed.size and session.quiet_until > self._services.clock.monotonic():
+            await self._wait_until(session.quiet_until, session)
+            return
         buckets = self._services.limits.of(self._route.partition.topic)
         if buckets and feed.size:
             most = min(most, turns.take(buckets, min(most, feed.size)))
             if not most:
-                await self._wait_for_turn()
+                await self._wait_until(turns.until, session)
                 return
             self._books.counters.throttled += turns.waited()
-        spans = feed.take(most, self._size.limit)
-        try:
-            with self._working():
-                await self._take(session, spans)
-        finally:
-            for span in spans:
-                feed.done(span)
+        with feed.taken(most, self._size.limit) as spans, self._working():
+            await self._take(session, spans)
 
-    async def _wait_for_turn(self) -> None:
-        """Until the turn has come, the throttle has changed, or the partition is let go."""
+    async def _wait_until(self, turn: float, session: BatchSession) -> None:
+        """Until our turn has come, something else is due, the throttle has changed, or the partition is let go."""
         self._woken.clear()
         if self._against:
             return
+        left, due = turn - self._services.clock.monotonic(), self._due_in(session)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._books.turns.until - self._services.clock.monotonic()):
+            async with asyncio.timeout(left if due is None else min(left, due)):
                 await self._woken.wait()
 
     async def _take(self, session: BatchSession, spans: list[Span]) -> None:
@@ -258,6 +262,8 @@ class BatchCopier:
         try:
             written = await session.copy(batches, known.next(last.end, last.epoch))
         except (PartitionError, WireError) as error:
+            asked = session.commit_asked
+            self._services.unconfirmed.note(self._owner.where, known.position, asked, is_first=known.newest is None)
             smallest = self._size.limit == 1
             slow = self._size.failed(len(batches), self._services.clock.monotonic() - begun)
             # Perhaps the request is larger than what brokers read, or too large for the link: records can be divided.
@@ -284,10 +290,9 @@ class BatchCopier:
             self._foreign.judge(found)
 
     def _counted(self, session: BatchSession, written: Written, stamps: list[tuple[int, int]]) -> None:
-        books = self._books
-        books.turns.copied(written.size)
         now = int(self._services.clock.now() * 1000)
-        books.counters.copied_whole(stamps, written.size, now, session.duration)
+        self._books.turns.copied(written.size)
+        self._books.counters.copied_whole(stamps, written.size, now, session.duration)
         self._committed(session, written.position, sum(records for _, records in stamps))
 
     def _committed(self, session: BatchSession, position: Position, records: int) -> None:

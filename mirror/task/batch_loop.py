@@ -74,8 +74,14 @@ class BatchLoop:
             self._loop.call_soon_threadsafe(callback)
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the loop. The future gets its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        """Run a coroutine in the loop. The future gets its result, or is cancelled if the loop ends or has ended."""
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            never: Future[T] = Future()
+            never.cancel()
+            return never
 
     @property
     def has_died(self) -> bool:
@@ -114,7 +120,15 @@ class BatchLoop:
         tokens = task.positions.tokens
         ownership = Ownership(task.plan)
         self.services = BatchServices(
-            task.plan, self.fetcher, target, tokens, task.limits, task.clock, ownership, looks=task.looks
+            task.plan,
+            self.fetcher,
+            target,
+            tokens,
+            task.limits,
+            task.clock,
+            ownership,
+            looks=task.looks,
+            unconfirmed=task.unconfirmed,
         )
         self._loop, main = asyncio.get_running_loop(), asyncio.current_task()
         assert main is not None

@@ -11,6 +11,7 @@ from mirror.settings import Flow
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.loading import Tokens
 from mirror.target.take_over_places import Places
+from mirror.target.unconfirmed import UnconfirmedTransactions
 from mirror.task.followed_plan import PlanView
 from mirror.task.known_positions import KnownPositions
 from mirror.task.look_budget import LookBudget
@@ -42,6 +43,7 @@ class BatchServices:
     ownership: Ownership
     taking_over: Places = field(default_factory=Places)
     looks: LookBudget = field(default_factory=LookBudget)
+    unconfirmed: UnconfirmedTransactions = field(default_factory=UnconfirmedTransactions)  # the record path's, too
 
     def flow(self, topic: str) -> Flow:
         """The flow's settings for a source topic as they are now: a reload changes some of them."""

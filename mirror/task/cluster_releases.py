@@ -31,11 +31,11 @@ class Releases:
         self._ask_at = 0.0  # monotonic
 
     def ask_first(self, loop: BatchLoop) -> None:
-        """Ask before anything is taken over. If no answer comes soon, batch copiers find it out themselves."""
-        asked = loop.ask(too_old(loop))
+        """Ask before anything is taken over. If no answer comes soon, batch copiers may find it out before `keep`."""
+        self._asked = loop.ask(too_old(loop))
         with suppress(TimeoutError, WireError, CancelledError):
-            self.found(asked.result(FIRST_ANSWER))
-        asked.cancel()
+            self.found(self._asked.result(FIRST_ANSWER))
+            self._asked = None
 
     def found(self, too_old: str) -> None:
         """Keep what was found out, for an hour."""

@@ -108,6 +108,8 @@ class CopyAction:
             refused = str(error)
         except PartitionError:
             self._note_delivered(trying, session)
+            known, asked = self._facts.known, session.commit_asked
+            self._services.unconfirmed.note(self._facts.remote, known.position, asked, is_first=known.newest is None)
             self._batch_size.failed(len(trying.batch.messages), self._clock.monotonic() - begun)
             raise
         if refused is None:
@@ -215,8 +217,7 @@ class CopyAction:
             return
         facts.step_lock.progressed()
         try:
-            where = (facts.topic.remote, facts.partition.partition)
-            found = count_between(self._services.flow, where, gap.begin, gap.end, gap.ours + 1)
+            found = count_between(self._services.flow, facts.remote, gap.begin, gap.end, gap.ours + 1)
         except KafkaException as error:
             log.debug("remote partition can't be read", extra={**facts.where, "reason": str(error)})
         except Exception:

@@ -216,6 +216,8 @@ class DataPaths:
         """Learn of the looks that are over."""
         for partition, look in [each for each in self._looks.items() if each[1].done()]:
             del self._looks[partition]
+            if look.cancelled():  # the event loop ends with the task, while the plan follower may go on for a moment
+                continue
             if look.exception() is not None:
                 log.error(BUG, extra={"flow": self._services.flow.name}, exc_info=look.exception())
             elif look.result() and partition in self._known:

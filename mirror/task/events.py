@@ -24,7 +24,7 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True)
 class DecisionMade:
-    """Somebody has decided about an incident, perhaps this partition's."""
+    """Somebody has decided about an incident of the partition, perhaps a former one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ class LossPolicy:
         loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.known.position, lost.reason)
         facts.step_lock.progressed()
         if not loss and lost.damaged:
-            loss = corruption.find_damage(flow, source, facts.partition, at, lost.reason)
-            facts.step_lock.progressed()
+            progressed = facts.step_lock.progressed
+            loss = corruption.find_damage(flow, source, facts.partition, at, lost.reason, progressed)
             if loss:
                 session = self._promise(session, undisturbed)
         if not loss:

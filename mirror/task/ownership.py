@@ -13,8 +13,7 @@ from mirror.wire.gathered import Gathered
 class Ownership(Gathered[Partition, bool]):
     """Answers by partition, for one event loop. All that ask at about the same time share one look.
 
-    The look begins after the question. It blocks, so it has a helper thread: never more than one, because names of
-    brokers are looked up by these threads, too.
+    The look begins after the question. It blocks, so it has a helper thread.
     """
 
     def __init__(self, plan: PlanView) -> None:

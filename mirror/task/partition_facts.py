@@ -103,10 +103,11 @@ class PartitionFacts:
         self.turns.forget()
 
     def _doubts_hint(self) -> bool:
-        """True if it is already clear, before loading, that the position can't be believed."""
+        """True if it is already clear, before loading, that the position can't be believed as it is."""
         # `TakeOver.load` checks later whether the remote partition has records.
         incident = doubt(self.known.start.hint, self.known.newest, self.topic, has_records=lambda: False)
-        return self.topic.remote_lost or incident is not None
+        is_unconfirmed = self.remote in self._services.unconfirmed
+        return self.topic.remote_lost or incident is not None or is_unconfirmed
 
     def let_go(self, next_state: State) -> None:
         """Let the partition go with the next step, and take no more records."""
@@ -291,6 +292,11 @@ class PartitionFacts:
         """The incident of this kind at the position: a loss on the source, or a refused record."""
         at = self.known.position
         return Incident(kind, self.topic.topic_id, at.remote_id, at.offset, at.resets)
+
+    @property
+    def remote(self) -> tuple[str, int]:
+        """The remote partition."""
+        return self.topic.remote, self.partition.partition
 
     @property
     def where(self) -> dict[str, object]:

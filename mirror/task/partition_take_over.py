@@ -19,15 +19,16 @@ from mirror.control.decisions import (
     remote_topic,
     unfindable,
 )
-from mirror.errors import DecisionNeeded, PartitionError
+from mirror.errors import DecisionNeeded, PartitionError, TransactionAborted
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position
 from mirror.records.undecided import Undecided
 from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.record_transactions import TargetProducer, TransactionSession
-from mirror.target.remote_records import with_records
+from mirror.target.remote_records import is_visible, with_records
 from mirror.target.session_marks import is_mapped
 from mirror.target.transactional_producer import TransactionalProducer
+from mirror.target.unconfirmed import TORN
 from mirror.task.end_finder import EndFinder
 from mirror.task.known_positions import UPGRADED
 from mirror.task.partition_facts import PartitionFacts
@@ -43,7 +44,7 @@ class TakeOver:
         self._facts = facts
         self._services = services
         self._topic = facts.topic
-        self._remote = facts.topic.remote, facts.partition.partition
+        self._remote = facts.remote
 
     def fence(self) -> tuple[TargetProducer, int]:
         """Open a producer, which fences the last owner's. Returns it, and an offset that the partition has reached.
@@ -76,6 +77,7 @@ class TakeOver:
         session = TransactionSession(self._services.flow, facts.partition, self._topic, producer, clock, end, least)
         facts.remote_end = None
         facts.session = session
+        found = self._belonging(found, session)
         incident = doubt(found, facts.known.newest, self._topic, self._has_records)
         if incident is not None:
             found = self._follow_decision(incident, found, session, least)
@@ -89,6 +91,23 @@ class TakeOver:
         if facts.incident is not None and facts.incident.kind in POSITION_KINDS:
             facts.incident = None  # the position is in its place again, or somebody has decided
         return session
+
+    def _belonging(self, found: Position | None, session: TransactionSession) -> Position | None:
+        """The position that was found; or if it does not belong to the records, the one that does, once committed."""
+        services = self._services
+        last = services.unconfirmed.get(self._remote)
+        if last is None:
+            return found
+        visible = is_visible(services.flow, self._remote, last.first) if last.concerns(found) else None
+        self._facts.step_lock.progressed()
+        at = last.belonging(found, visible)
+        if at is not None:
+            self._commit_choice(at, session, TORN, "continue")
+        services.unconfirmed.pop(self._remote)
+        if at is None:
+            return found
+        self._refuse_disturbed(session)
+        return at
 
     def _producer(self) -> TargetProducer:
         throttle = self._services.throttles.target
@@ -125,13 +144,31 @@ class TakeOver:
         at = chosen(choice, self._chosen_offset(choice), found, newest, topic)
         at = at or facts.known.next(facts.known.start.offset)
         what = explain(incident, found, topic, self._services.flow.group)
-        facts.log_skip("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
-        facts.commit_position_only(at, session)
+        self._commit_choice(at, session, what, choice)
         if incident.kind == "remote_topic":
             facts.counters.lost["remote_topic"] += 1
-        if session.suspect:  # the producer has ended a transaction, so a delayed EndTxn could end its next one
-            raise PartitionError("a connection to the target was lost after the position was decided")
+        self._refuse_disturbed(session)
         return at
+
+    def _commit_choice(self, at: Position, session: TransactionSession, why: str, choice: Choice) -> None:
+        """Tell that copying goes on from another position than the one that was found, and commit that.
+
+        After any error that it raises, the session is discarded.
+        """
+        self._facts.log_skip("position decided, copying goes on from it", why, choice=choice, offset=at.offset)
+        try:
+            self._facts.commit_position_only(at, session)
+        except TransactionAborted as error:  # the next step has to take over again: nothing says yet where we are
+            raise PartitionError(str(error), blocked=error.blocked) from error
+
+    @staticmethod
+    def _refuse_disturbed(session: TransactionSession) -> None:
+        """Raise PartitionError if the producer is disturbed, which has just ended a transaction.
+
+        A delayed EndTxn could end its next one.
+        """
+        if session.suspect:
+            raise PartitionError("a connection to the target was lost after the position was decided")
 
     def _copied_end(self, incident: Incident, found: Position | None, end: int) -> Position | None:
         """The position after what was copied, as the target shows it. Raises DecisionNeeded if it can't be found.

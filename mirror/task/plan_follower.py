@@ -12,8 +12,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from confluent_kafka import KafkaError
 
@@ -150,7 +151,7 @@ class PlanFollower(threading.Thread):
             if _is_over(copier, wanted) or not self._plan.is_paused(partition):
                 self._ask_to_let_go(self._paused.pop(partition))
                 log.info("partition resumed", extra=self._where(copier))
-        self._finish_letting_go()
+        self._finish_letting_go(wanted)
         if self._orders is not self._plan.orders:  # report now: whoever gave the order waits for an answer
             self._orders = self._plan.orders
             self._report_at = 0.0
@@ -177,20 +178,27 @@ class PlanFollower(threading.Thread):
                 copier.post(ThrottleChanged())
 
     def _follow_decisions(self) -> None:
-        if self._decisions is not self._plan.decisions:
-            self._decisions = self._plan.decisions
-            for copier in self._assigned.values():
-                if copier.snapshot.incident is not None:
-                    copier.post(DecisionMade())
+        """Wake whose decision has come. The others keep their back-off: one look may read whole logs."""
+        before, self._decisions = self._decisions, self._plan.decisions
+        if self._decisions is before:
+            return
+        for partition, copier in self._assigned.items():
+            if copier.snapshot.incident is not None and self._decisions.get(partition) is not before.get(partition):
+                copier.post(DecisionMade())
 
-    def _finish_letting_go(self) -> None:
+    def _finish_letting_go(self, wanted: Collection[Partition]) -> None:
         for copier, next_state in [each for each in self._being_let_go if each[0].snapshot.has_become(each[1])]:
             self._being_let_go.remove((copier, next_state))
             seen = copier.snapshot
             if seen.position_topic_id:
                 self._positions[copier.partition, copier.topic.remote] = seen.position
-            self._writer.report([self._reporter.one(copier)])  # its last transaction counts too
+            report = self._reporter.one(copier)  # its last transaction counts too
+            if copier.partition in wanted and seen.state is State.RELEASED:  # this task goes on: it is nobody else's
+                report = replace(report, state=State.STARTING.value)
+            self._writer.report([report])
             self._paths.end(copier)
+            if copier.partition not in wanted:  # another task goes on, and knows nothing of it
+                self._services.unconfirmed.pop((copier.topic.remote, copier.partition.partition), None)
             if seen.state is State.PAUSED:
                 self._paused[copier.partition] = copier
                 log.info("partition paused", extra={**self._where(copier), "position": seen.position.offset})

@@ -11,6 +11,7 @@ from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
 from mirror.source.fetch_moves import Seek
 from mirror.target.position_reader import PositionReader
+from mirror.target.unconfirmed import UnconfirmedTransactions
 from mirror.task.followed_plan import PlanView
 from mirror.task.last_entries import LastEntries
 from mirror.task.look_budget import LookBudget
@@ -49,6 +50,7 @@ class TaskServices:
     limits: RateLimits
     looks: LookBudget = field(default_factory=LookBudget)
     last_entries: LastEntries = field(default_factory=LastEntries)
+    unconfirmed: UnconfirmedTransactions = field(default_factory=UnconfirmedTransactions)
     topic: str | None = None  # of the copiers that have these services; None: these are the whole task's
 
     @property

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL = 2.0  # seconds between two looks for topics of which something was copied since
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AclRound(RoundResult):
     """What one round has found."""
 

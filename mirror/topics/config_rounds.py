@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL = 2.0  # seconds between two looks for topics that were never compared
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ConfigRound(RoundResult):
     """How the configurations stand after a round."""
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewTopic
 
 from mirror.kafka.cluster import ClusterAdmin, Refusals
+from mirror.kafka.topic_creation import ANY_TIME, create
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.target.timestamps import KEEP
 
 log = logging.getLogger(__name__)
-
-# The target must take every timestamp that the source took. By default Kafka 4 refuses records that are an hour ahead
-# (KIP-1030).
-ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
 
 Wanted = Mapping[str, tuple[int, Mapping[str, str]]]  # by remote topic: the number of partitions, and the configuration
 
@@ -35,24 +32,11 @@ class RemoteTopicCreator:
 
         Returns the topics that the target refuses, with the errors. Raises ClusterAway.
         """
-        configs = {name: {**own, **KEEP, **ANY_TIME} for name, (_, own) in wanted.items()}
-        refused = self._try(wanted, configs)
-        known: Collection[str] | None = None
-        while refused_for_config := {n: e for n, e in refused.items() if e.code() == KafkaError.INVALID_CONFIG}:
-            if known is None:
-                known = self._known_keys(existing)
-            less = {name: reduced(configs[name], error.str(), known) for name, error in refused_for_config.items()}
-            less = {name: config for name, config in less.items() if config != configs[name]}
-            if not less:
-                break
-            configs |= less
-            refused = {name: error for name, error in refused.items() if name not in less} | self._try(wanted, less)
+        factor, known = self._flow.replication_factor, cache(lambda: self._known_keys(existing))
+        topics = [NewTopic(n, count, factor, config={**own, **KEEP}) for n, (count, own) in wanted.items()]
+        refused, configs = create(self._target, topics, lambda config, error: reduced(config, error.str(), known()))
         self._log_left_out(wanted, {name: config for name, config in configs.items() if name not in refused})
         return refused
-
-    def _try(self, wanted: Wanted, configs: Mapping[str, Mapping[str, str]]) -> Refusals:
-        factor = self._flow.replication_factor
-        return self._target.create_topics(NewTopic(n, wanted[n][0], factor, config=c) for n, c in configs.items())
 
     def _known_keys(self, existing: Iterable[str]) -> Collection[str]:
         """The keys that the target's topics have; empty if it tells of none of them."""

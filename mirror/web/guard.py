@@ -1,4 +1,4 @@
-"""Who may ask the HTTP server, and how many at once: TLS, a password, and bounds on connections."""
+"""Who may ask the HTTP server, how many at once, and how much: TLS, a password, bounds on connections and requests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import binascii
 import contextlib
 import hashlib
 import hmac
+import http.client
+import io
 import logging
 import socket
 import ssl
@@ -21,6 +23,7 @@ from mirror.watched_files import FilesWatch, changed_secret_of
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64  # at once; a scraper, a probe and a few browsers need less than ten
+HEAD_MAX = 32 * 1024  # bytes of a request's first line and headers; a browser sends 1 KiB, and a cookie 4 KiB at most
 LASTS_MAX = 30.0  # seconds that a connection may take, from its begin to the last byte of the answer
 LOOK_INTERVAL = 1.0  # seconds between two looks at the files
 
@@ -110,13 +113,41 @@ def _reason(error: OSError | ValueError) -> str:
     """Without the text of a file."""
     if isinstance(error, OSError):
         return error.strerror or "not a certificate and its key"
-    return "empty, or not UTF-8 text"
+    return "empty, with a NUL, or not UTF-8 text"
 
 
 def _digest(user: str, password: str) -> bytes:
     """Of equal length, so that a comparison does not tell how long the password is."""
     parts = (hashlib.sha256(each.encode()).digest() for each in (user, password))
     return b"".join(parts)
+
+
+class Head(io.BufferedIOBase):
+    """A connection's stream to read, of which a request's first line and headers may take HEAD_MAX bytes together.
+
+    http.server takes 100 headers of 64 KiB, and makes a line of each "\\r" in them: a request without the password
+    would cost hundreds of MB.
+    """
+
+    def __init__(self, stream: io.BufferedIOBase) -> None:
+        self._stream = stream
+        self._left = HEAD_MAX
+
+    def begin(self) -> None:
+        """The next request begins."""
+        self._left = HEAD_MAX
+
+    def readline(self, limit: int | None = -1, /) -> bytes:
+        """The next line, cut where the bound is. Raises HTTPException, which http.server answers with 431, after it."""
+        if self._left <= 0:
+            raise http.client.HTTPException(f"more than {HEAD_MAX} bytes")
+        line = self._stream.readline(self._left if limit is None or limit < 0 else min(limit, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
 
 
 class Connections:

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
@@ -17,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from mirror.errors import SetupError
 from mirror.service_settings import Http
 from mirror.text import BUG
-from mirror.web.guard import Connections, Guard
+from mirror.web.guard import Connections, Guard, Head
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Answer:
 
 Route = Callable[[Request], Answer]
 
+RENDERED_MAX = 4  # pages at once; each takes memory for all partitions, and together they are made no faster
 OPEN = ("/livez", "/readyz")  # they answer without the password, for probes, but tell no reasons
 UNAUTHORIZED = Answer(
     TEXT, b"a user and a password are needed\n", 401, {"WWW-Authenticate": 'Basic realm="mirror", charset="UTF-8"'}
@@ -137,9 +139,20 @@ class WebServer:
             said = f"http: tls_certificate and tls_key can't be used: {getattr(error, 'strerror', None) or error}"
             raise SetupError(f"{said}; both must be PEM files, the key without a password") from None
 
+        rendering = threading.BoundedSemaphore(RENDERED_MAX)
+
         class Handler(BaseHTTPRequestHandler):
             timeout = 10  # seconds; an idle connection must not hold its thread
             server_version, sys_version = "mirror", ""
+
+            def setup(self) -> None:
+                super().setup()
+                self.head = Head(self.rfile)
+                self.rfile = self.head  # of which http.server reads lines only
+
+            def handle_one_request(self) -> None:
+                self.head.begin()
+                super().handle_one_request()
 
             def do_GET(self) -> None:  # http.server's name
                 path, _, query = self.path.partition("?")
@@ -149,7 +162,8 @@ class WebServer:
                 elif (route := routes.get(path)) is None:
                     answer = Answer(TEXT, f"try {', '.join(routes)}\n".encode(), 404)
                 else:
-                    answer = route(Request(parse_qs(query), self.headers.get("Accept", ""), is_trusted))
+                    with nullcontext() if path in OPEN else rendering:  # no probe waits for a page
+                        answer = route(Request(parse_qs(query), self.headers.get("Accept", ""), is_trusted))
                 self.send_response(answer.status)
                 for name, value in {
                     "Content-Type": answer.content_type,

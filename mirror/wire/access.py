@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +62,8 @@ _WITHOUT_EFFECT = {
 class Access:
     """How to connect to brokers. `tls` and `login` are None if they are not used.
 
-    `on_throttled` is called for each answer by which a broker throttles us (KIP-219), with the seconds.
+    `on_throttled` is called for each answer by which a broker throttles us (KIP-219), with the seconds. `threads` look
+    up names and log in; None: asyncio's own do.
     """
 
     servers: tuple[Address, ...]
@@ -71,6 +73,7 @@ class Access:
     login: Login | None = field(repr=False)
     on_throttled: Callable[[float], object] = field(repr=False, default=lambda _: None)
     batch_max: int = int(_BATCH_MAX)  # bytes
+    threads: Executor | None = field(repr=False, default=None)
     cluster: str = ""  # what people call it; "": errors say only the broker's address
 
     def name_of(self, address: Address) -> str:
@@ -92,7 +95,7 @@ def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> 
     decisive = _DECISIVE + (_OAUTH if login and login.tokens else ())
     for name, value in properties.items():
         relevant = encrypted or "ssl." not in name
-        known = name in _KNOWN or value == _WITHOUT_EFFECT.get(name)
+        known = name in _KNOWN or value.lower() == _WITHOUT_EFFECT.get(name)
         if name.startswith(decisive) and relevant and not known:
             raise Unsupported(f"{name} is set")
     family = properties.get("broker.address.family", "any")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from mirror.errors import Malformed, Unavailable, WireError
@@ -32,6 +35,9 @@ MOST_CONNECTIONS: Mapping[str, int] = {
     "coordinator": 4,
 }
 
+THREADS = 8  # most that look up names and log in
+SILENT = 2.0  # seconds to connect, after which another broker is asked, too
+
 # Seconds after which an older leader counts: several brokers name none with the epoch that is doubted.
 DOUBTED_MAX = 30.0
 
@@ -46,7 +52,9 @@ class Cluster:
     """
 
     def __init__(self, access: Access) -> None:
-        self._access = access
+        # Not those of asyncio, which all clusters would share: one whose names or tokens come slowly takes all of them.
+        self._threads = ThreadPoolExecutor(THREADS, "log in")
+        self._access = replace(access, threads=self._threads)
         self._closed = False
         self._pools: dict[Address, Pool] = {}
         self._brokers: dict[int, Address] = {}
@@ -70,18 +78,37 @@ class Cluster:
         return await self._connections(self._brokers[node], purpose).connection()
 
     async def any(self) -> Connection:
-        """A connection to the first broker that answers. Those that have failed are asked last.
+        """A connection to the first broker that lets us in. Those that have failed or are silent are asked last.
 
-        It is the same one as long as its answers help: a broker that is cut off from the others names old leaders.
+        While one is silent, others are asked beside it. It is the same one as long as its answers help: a broker that
+        is cut off from the others names old leaders.
         """
-        reasons = []
+        reasons, attempts = list[str](), set[asyncio.Task[Connection]]()
+        refused: BaseException | None = None
         addresses = deque(dict.fromkeys([*self._pools, *self._brokers.values(), *self._access.servers]))
         addresses.rotate(-self._turn)
-        for address in sorted(addresses, key=lambda each: self._pool(each).failing):
-            try:
-                return await self._connections(address, OTHER_PURPOSE).connection()
-            except Unavailable as error:
-                reasons.append(str(error))
+        left = deque(sorted(addresses, key=lambda each: self._pool(each).is_doubtful()))
+        try:
+            while left or attempts:
+                if left:
+                    pool, serving = self._pool(left[0]), self._connections(left.popleft(), OTHER_PURPOSE)
+                    attempts.add(asyncio.create_task(serving.connection()))
+                most = SILENT if left else None
+                done, attempts = await asyncio.wait(attempts, timeout=most, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    pool.silent = True
+                for each in sorted(done, key=lambda each: each.exception() is not None):
+                    error = each.exception()
+                    if error is None:
+                        return each.result()
+                    if not isinstance(error, Unavailable):
+                        refused = refused or error
+                    reasons.append(str(error))
+        finally:
+            for each in attempts:
+                each.cancel()
+        if refused:
+            raise refused
         raise Unavailable("; ".join(reasons) or "bootstrap.servers is empty")
 
     async def ask(self, request: Request[T]) -> T:
@@ -155,6 +182,14 @@ class Cluster:
         """The leader as far as is known, without asking."""
         return self._leaders.get((topic, partition))
 
+    def quiet_until(self, topic: str, partition: int, purpose: str) -> float:
+        """Until when a quota of the leader holds requests with this purpose back, by the loop's clock.
+
+        A quota is for a client id. So others may have used it up, on other connections, too.
+        """
+        leader = self._usable_leader(topic, partition)
+        return self._connections(self._brokers[leader.node], purpose).quiet_until if leader else 0.0
+
     def forget_leader(self, topic: str, partition: int) -> None:
         """Ask for the leader again when it is needed next."""
         self._doubted.setdefault((topic, partition), time.monotonic())
@@ -199,9 +234,9 @@ class Cluster:
 
         Where a login on them ends, the next one is made in this way, too.
         """
-        self._access = access
+        self._access = replace(access, threads=self._threads)
         for pool in self._pools.values():
-            pool.renew(access)
+            pool.renew(self._access)
 
     def close(self) -> None:
         """Close all connections, and fail whoever waits. No other is opened any more."""
@@ -212,6 +247,7 @@ class Cluster:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _connections(self, address: Address, purpose: str) -> Connections:
         return self._pool(address).connections(purpose, MOST_CONNECTIONS[purpose])

@@ -15,14 +15,13 @@ from mirror.wire.incoming import Incoming
 from mirror.wire.login import authenticate
 from mirror.wire.requests import Api, Request
 from mirror.wire.sent import Sent
-from mirror.wire.stream import Stream, failed
+from mirror.wire.stream import Stream, bare, failed
 
 T = TypeVar("T")
 
 TIMEOUT = 10.0  # seconds to connect, and for each answer after the one before it
 THROTTLE_MAX = 60.0  # seconds; brokers throttle for a few
 STILL = 1.0  # seconds by which a timer is late when the loop, or the machine, stood still
-LOGIN_MAX = 30.0  # seconds for a login, with the token that may have to be fetched
 TAKEN = 2**14  # bytes of a request that, once the broker has them, give it more time; a very slow link can do that
 LOOK = 1.0  # seconds after which we look how much of a larger request it has
 RENEWED_AFTER = 0.85  # of the time for which a login lasts (KIP-368), as Java's client does it
@@ -45,6 +44,7 @@ class Connection:
         self._client = access.client.encode()
         self._loop = asyncio.get_running_loop()
         self.opened_at = self.used_at = self._loop.time()
+        self.closed_at = float("inf")
         self.broken = False  # True if it failed while somebody waited
         self.retired = False  # True if it should get no more requests
         self._stream = stream
@@ -54,7 +54,7 @@ class Connection:
         self._flushing = False
         self._sent: deque[Sent[Any]] = deque()
         self._held: deque[Sent[Any]] = deque()  # they wait while we log in, or are throttled
-        self._quiet_until = 0.0
+        self.quiet_until = 0.0  # by the loop's clock: a quota holds requests back until then (KIP-219)
         self._due = 0.0  # when the next answer is overdue
         self._written = 0  # bytes of all requests
         self._to_go = 0  # of these, those of the request answered next that the broker did not have when we looked
@@ -74,15 +74,17 @@ class Connection:
         try:
             await found._greet()
             await found._log_in()
-        except BaseException:
+        except BaseException as error:
             found.close()
+            if isinstance(error, Unanswered):  # these requests are ours: what the caller asks for was not sent
+                raise Unavailable(str(error)) from error
             raise
         return found
 
     @property
     def pending(self) -> int:
-        """How many requests wait for an answer."""
-        return len(self._sent) + len(self._held)
+        """How many requests wait for an answer. Of those that were not sent, only who has not given up waits."""
+        return len(self._sent) + sum(not each.future.cancelled() for each in self._held)
 
     @property
     def closed(self) -> WireError | None:
@@ -94,7 +96,9 @@ class Connection:
         if self._closed:
             return
         self._closed = reason or Unavailable(f"the connection to {self.name} was closed")
+        self.closed_at = self._loop.time()
         self._stream.close()
+        self._incoming.drop()
         if self._timer:
             self._timer.cancel()
         if self._logging_in:
@@ -105,7 +109,7 @@ class Connection:
         self._held.clear()
         self._out.clear()
         if sent and isinstance(reason, Malformed):
-            sent.pop(0).fail(reason)  # it is the answer to this one that can't be read
+            sent.pop(0).fail(Malformed(str(reason)))  # it is the answer to this one that can't be read
         for each in sent:
             each.fail(Unanswered(str(self._closed)))
         for each in held:
@@ -132,7 +136,7 @@ class Connection:
         sent: Sent[T] = Sent(request, self.version(request.api), self._loop.create_future())
         self.used_at = self._loop.time()
         self._held.append(sent)
-        if self.used_at >= self._quiet_until:
+        if self.used_at >= self.quiet_until:
             self._release()
         return sent.future
 
@@ -150,12 +154,13 @@ class Connection:
         if self.access.login:
             begun = self._loop.time()
             with failed(self.name, "can't be logged in to"):
-                async with asyncio.timeout(LOGIN_MAX):
-                    lasts = await authenticate(self._now, self.access.login, self.name)
+                lasts = await authenticate(self._now, self.access.login, self.name, self.access.threads)
             self._login_until = begun + RENEWED_AFTER * lasts if lasts else float("inf")
 
     async def _now(self, request: Request[T]) -> T:
         """Ask before the requests that are held back. The broker takes no others while we log in."""
+        if self._closed:  # while a message was made
+            raise Unavailable(str(self._closed))
         sent: Sent[T] = Sent(request, self.version(request.api), self._loop.create_future())
         self._transmit(sent)
         return await sent.future
@@ -197,8 +202,8 @@ class Connection:
         now = self._loop.time()
         if self._closed or self._logging_in or not self._held:
             return
-        if now < self._quiet_until:
-            self._loop.call_at(self._quiet_until, self._release)
+        if now < self.quiet_until:
+            self._loop.call_at(self.quiet_until, self._release)
             return
         if now >= self._login_until and not logged_in:  # however short it was: what waits is sent after one login
             self._logging_in = self._loop.create_task(self._log_in_again())
@@ -211,7 +216,7 @@ class Connection:
     def _await_next(self) -> None:
         """Give the next answer its time, which begins now: a broker answers one request after the other."""
         first = self._sent[0]
-        begins = max(self._loop.time(), self._quiet_until)  # a broker that throttles reads none meanwhile (KIP-219)
+        begins = max(self._loop.time(), self.quiet_until)  # a broker that throttles reads none meanwhile (KIP-219)
         self._due = begins + TIMEOUT + first.request.wait
         self._to_go = first.size if first.size > TAKEN else 0
         self._look_later()
@@ -254,7 +259,7 @@ class Connection:
             with failed(self.name, "closes the connection or breaks off"):
                 step()
         except WireError as error:
-            self.close(error)
+            self.close(bare(error))
         except BaseException as error:
             self.close(Malformed(f"{self.name}: {type(error).__name__} while an answer was read"))
             raise
@@ -290,8 +295,8 @@ class Connection:
             sent.future.set_result(found)
         if throttled > 0:
             self.access.on_throttled(throttled / 1000)
-            self._quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
-            self._loop.call_at(self._quiet_until, self._release)
+            self.quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
+            self._loop.call_at(self.quiet_until, self._release)
         if self.retired:
             self.retire()
         if self._sent:

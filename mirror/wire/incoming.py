@@ -51,6 +51,14 @@ class Incoming:
         """Read what is there. False if that is nothing. Raises Malformed, OSError, and what `answered` raises."""
         return self._read_small() if self._body is None else self._read_body(self._body)
 
+    def drop(self) -> None:
+        """Free all memory for answers. From then on nothing is read.
+
+        A closed connection stays until Python looks for reference cycles, which a task seldom has it do. A cluster that
+        lets nobody in would leave thousands of them.
+        """
+        self._body, self._buffer, self._have = None, bytearray(), 0
+
     def _read_small(self) -> bool:
         expected = self._expected()
         alone = expected is not None and expected.api.has_records and self._have < _SIZE.size

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mirror.wire.cursor import Cursor
+from mirror.wire.cursor import ITEMS_MAX, Cursor
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
 
@@ -96,10 +96,11 @@ class Offsets:
     found: Mapping[Where, tuple[int, Offset]]
 
 
-def offset_fetch(group: str, wanted: Sequence[Where], stable: bool = True) -> Request[Offsets]:
-    """Ask for a group's offsets.
+def offset_fetch(group: str, wanted: Sequence[Where] | None, stable: bool = True) -> Request[Offsets]:
+    """Ask for a group's offsets; None: for all that it has, in topics that we may describe.
 
-    With `stable`, those that a transaction still holds have UNSTABLE_OFFSET_COMMIT (KIP-447).
+    With `stable`, those that a transaction still holds have UNSTABLE_OFFSET_COMMIT (KIP-447). Of all that a group has,
+    one that only a transaction holds is left out.
     """
 
     def write_group(writer: Writer, name: str) -> None:
@@ -111,7 +112,7 @@ def offset_fetch(group: str, wanted: Sequence[Where], stable: bool = True) -> Re
     def write(writer: Writer) -> None:
         writer.array((group,), write_group).pack("b", stable).tags()
 
-    return Request(OFFSET_FETCH, write, _offsets, asked=len(wanted))
+    return Request(OFFSET_FETCH, write, _offsets, asked=ITEMS_MAX if wanted is None else len(wanted))
 
 
 def _write_where(writer: Writer, where: Where) -> None:

@@ -25,19 +25,20 @@ class Connections:
         self._most = most
         self._open: list[Connection] = []
         self._opening: list[asyncio.Task[Connection]] = []
+        self._closed = False
 
     async def connection(self) -> Connection:
         """The connection with the fewest requests, or another one while all are busy. Raises WireError.
 
         One that was retired gets no more requests, unless the others would be too many.
         """
+        if self._closed:  # who had begun to ask comes too late: nobody would close another connection
+            raise Unavailable("the connections were closed")
         now = asyncio.get_running_loop().time()
         for each in self._open:
-            if each.closed and (each.broken or now - each.opened_at < LASTING):
-                self._pool.failed(each.closed, now - each.opened_at)
-            elif not each.pending and now - each.used_at > IDLE_MAX:
+            if not each.pending and now - each.used_at > IDLE_MAX:
                 each.close()
-        self._open = [each for each in self._open if not each.closed]
+        self.notice()
         full = len(self) >= self._most
         usable = [each for each in self._open if not each.retired]
         if full and not usable and not self._opening:
@@ -51,6 +52,13 @@ class Connections:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits for it
             self._opening.append(task)
         return best or await self._awaited(self._opening[-1])
+
+    def notice(self) -> None:
+        """Tell the pool of connections that have failed since, and forget all that are closed."""
+        for each in self._open:
+            if each.closed and (each.broken or each.closed_at - each.opened_at < LASTING):
+                self._pool.failed(each.closed, each.closed_at - each.opened_at, each.closed_at)
+        self._open = [each for each in self._open if not each.closed]
 
     async def _awaited(self, opening: asyncio.Task[Connection]) -> Connection:
         """Whoever waits may be cancelled, but others still want the connection."""
@@ -72,6 +80,11 @@ class Connections:
         finally:
             self._opening = [each for each in self._opening if each is not task]
 
+    @property
+    def quiet_until(self) -> float:
+        """Until when a quota holds requests back, by the loop's clock, on one of the connections at least."""
+        return max((each.quiet_until for each in self._open if not each.closed), default=0.0)
+
     def renew(self, access: Access) -> None:
         """Log in so again where a login ends, but only as the same user: brokers refuse any other one (KIP-368)."""
         for each in self._open:
@@ -79,7 +92,8 @@ class Connections:
                 each.access = access
 
     def close(self, reason: WireError | None = None) -> None:
-        """Close all connections, and open none that were being opened."""
+        """Close all connections, and open none any more, nor those that were being opened."""
+        self._closed = True
         for task in self._opening:
             task.cancel()
         for each in self._open:
@@ -97,14 +111,22 @@ class Pool:
         self.access = access  # of the next connection
         self._by_purpose: dict[str, Connections] = {}
         self._backoff = Backoff(RECONNECT, RECONNECT_MAX)
-        self._not_before = 0.0
+        self._not_before = self._opened_at = 0.0
         self._failure: WireError | None = None
+        self.silent = False  # True while an attempt to connect takes so long that others were asked
+        self._has_failed = False  # has a connection, or an attempt, since one was opened?
         self._probing = False  # is a connection tried, after a failure?
 
     @property
     def failing(self) -> bool:
         """True after an attempt to connect has failed, until one succeeds."""
         return self._failure is not None
+
+    def is_doubtful(self) -> bool:
+        """True if others should be asked first: this broker is silent, or the last thing that we know is a failure."""
+        for each in self._by_purpose.values():
+            each.notice()
+        return self._has_failed or self.silent
 
     @property
     def waits(self) -> bool:
@@ -139,19 +161,26 @@ class Pool:
             self.failed(error)
             raise
         finally:
-            self._probing = False
-        self._failure = None
+            self._probing = self.silent = False
+        self._failure, self._has_failed = None, False
+        self._opened_at = found.opened_at
         return found
 
-    def failed(self, error: WireError, lasted: float = 0.0) -> None:
-        """Wait before the next attempt to connect: the longer, the more have failed in a row."""
+    def failed(self, error: WireError, lasted: float = 0.0, at: float | None = None) -> None:
+        """Wait before the next attempt to connect: the longer, the more have failed in a row.
+
+        `at` is when that was, by the loop's clock, if not now: a connection is looked at only when it is needed next.
+        """
         now = asyncio.get_running_loop().time()
-        if now < self._not_before:  # all connections break off at once
+        at, lasting = now if at is None else at, lasted > LASTING
+        self._has_failed = self._has_failed or at >= self._opened_at
+        if at < self._not_before or (lasting and at < self._opened_at):  # all connections break off at once
             return
-        if lasted > LASTING:
+        if lasting:
             self._backoff.reset()
-        self._failure = error
-        self._not_before = now + self._backoff.next()
+        self._not_before = at + self._backoff.next()
+        if now < self._not_before:
+            self._failure = error
 
     def close(self) -> None:
         """Close all connections."""

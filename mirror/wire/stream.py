@@ -15,6 +15,7 @@ import struct
 import termios
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -53,7 +54,8 @@ class Stream:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
         async with asyncio.timeout_at(deadline):
-            found = await loop.getaddrinfo(host, port, family=access.family, type=socket.SOCK_STREAM)
+            look_up = partial(socket.getaddrinfo, host, port, family=access.family, type=socket.SOCK_STREAM)
+            found = await loop.run_in_executor(access.threads, look_up)
         for place, where in enumerate(found, 1):
             left = deadline - loop.time()
             share = max(left / (len(found) - place + 1), LEAST_SHARE * within)
@@ -77,6 +79,7 @@ class Stream:
             self._loop.remove_reader(self._socket.fileno())
             self._loop.remove_writer(self._socket.fileno())
             self._socket.close()
+        self.on_readable = self.on_writable = lambda: None  # these refer to the connection, which refers to this
 
     def read_into(self, buffer: memoryview) -> int:
         """The number of bytes that were read; 0 if there are none yet."""
@@ -181,3 +184,9 @@ def failed(name: str, what: str) -> Iterator[None]:
         raise (WireError if refused else Unavailable)(f"{name} {what}: {error}") from error
     except ValueError as error:  # the host's name is invalid; a broker may have sent it
         raise Malformed(f"{name} {what}: {error}") from error
+
+
+def bare(error: WireError) -> WireError:
+    """The error without the frames in which it was raised: these hold the answer that was being read."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error

@@ -72,7 +72,7 @@ class BatchPath:
         self.books.clear()
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Copy until it is so, from where the positions say."""
+        """Copy until it is so, from where the positions say. Fails if nothing is copied for PATIENCE seconds."""
         asyncio.run(self._run(until))
 
     def copy_all(self) -> None:
@@ -98,10 +98,12 @@ class BatchPath:
             plan, fetcher, target, Tokens(), RateLimits(clock), clock, Ownership(plan), self.places
         )
         tasks = [asyncio.create_task(self._keep_on(services, topic, each)) for each in range(self.partitions)]
-        deadline = time.monotonic() + PATIENCE
+        copied, since = self.copied, time.monotonic()
         try:
             while not until():
-                assert time.monotonic() < deadline, (self.copied, self.left, self.failures[-5:])
+                if self.copied != copied:
+                    copied, since = self.copied, time.monotonic()
+                assert time.monotonic() < since + PATIENCE, (self.copied, self.left, self.failures[-5:])
                 for task in tasks:
                     if task.done():
                         task.result()

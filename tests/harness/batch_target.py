@@ -76,6 +76,8 @@ class Target:
     log: Callable[[int], tuple[bytes, Sequence[tuple[int, int]]]] = lambda _: (b"", ())  # what Fetch finds at an offset
     stable: list[int] = field(default_factory=list)  # last stable offsets that are answered first
     tokens: list[str] = field(default_factory=list)  # that are answered first
+    torn: str = ""  # the next commit takes effect for this only: "records", or the "position"
+    quiet: float = 0.0  # until then a quota holds transactions back, monotonic
     held: int = 0  # answers in which a transaction holds the position
     epoch: int = 3
     requests: list[Sent] = field(default_factory=list)
@@ -104,6 +106,9 @@ class Target:
 
     def topic_id(self, topic: str) -> bytes:
         return ID.get(topic, NO_ID)
+
+    def quiet_until(self, topic: str, partition: int, purpose: str) -> float:
+        return self.quiet
 
     def forget_leader(self, topic: str, partition: int) -> None:
         self.forgotten.append(topic)
@@ -161,7 +166,7 @@ class Target:
 
     def _fetched(self, body: Cursor) -> FetchAnswer:
         self.isolations.append(body.unpack(struct.Struct(">iiibii"))[3])
-        ((topic, at),) = body.by_topic_id(_offset_wanted, 33)
+        ((topic, at),) = body.by_topic_id(offset_wanted, 33)
         records, aborted = self.log(at)
         data = memoryview(bytearray(records))
         found = PartitionAnswer(0, 0, self.ends["remote"], 0, aborted, data, None, None, -1, self.ends["remote"])
@@ -189,9 +194,10 @@ class Target:
         if commit:
             self.commits += 1
             self.committed_at.append(time.monotonic())
-            for topic, found in self._open.items():
+            only, self.torn = self.torn, ""
+            for topic, found in self._open.items() if only != "position" else ():
                 self.committed[topic].update(found)
-            self.position = self._open_position or self.position
+            self.position = self._open_position or self.position if only != "records" else self.position
         for topic in self._open:
             self.ends[topic] += 1  # a marker
         self._open.clear()
@@ -306,7 +312,7 @@ def _data(answer: Cursor) -> memoryview:
     return memoryview(data)
 
 
-def _offset_wanted(body: Cursor) -> int:
+def offset_wanted(body: Cursor) -> int:
     body.int32(), body.int32()
     offset = body.int64()
     body.int32(), body.int64(), body.int32()

@@ -7,6 +7,7 @@ from typing import Any
 
 Settings = dict[str, Any]
 
+LONG_DRAIN = "60s"  # a drain_timeout that a busy machine keeps, too
 RECORDS, AUTO = DATA_PATHS = ("records", "auto")  # what a flow's data_path may be
 
 

@@ -15,12 +15,13 @@ from types import TracebackType
 
 import docker.errors
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 
 from mirror.demo.brokers import LocalCluster
-from tests.harness import topics
+from mirror.demo.load import QUIET
 from tests.harness.programs import skip
 from tests.harness.waiting import TooLate, until
 from tests.images.kafka import IMAGE
@@ -92,7 +93,8 @@ def _variable(key: str) -> str:
 
 
 def _await_ready(container: DockerContainer, bootstrap: str) -> None:
-    client = topics.client_of(bootstrap)
+    # Docker accepts connections before the broker listens, and each that fails makes the next one later.
+    client = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
     def ready() -> bool:
         container.reload()

@@ -8,7 +8,9 @@ A process of its own: a Spark session leaves settings of its own in the environm
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
@@ -52,7 +54,10 @@ def ending(driver: SparkDriver, sink: Callable[[DataFrame, int], None]) -> str:
             query.stop()
         return "in order" if query.awaitTermination(TIMEOUT) else "running"
     except PySparkException as error:
-        return f"{error} / {failure_reason(driver.session.sparkContext, query.runId)}"
+        known = partial(failure_reason, driver.session.sparkContext, query.runId)
+        # Spark counts an attempt some time after it has failed.
+        until("all attempts are counted", lambda: re.search(rf"after [{ATTEMPTS}-9] attempts", known()))
+        return f"{error} / {known()}"
 
 
 def shared(driver: SparkDriver) -> int:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from mirror.wire.cursor import Cursor
+from mirror.wire.error_codes import CODES
 from mirror.wire.offsets import Offset, Where
 from mirror.wire.writer import Writer
 from tests.harness import fake_broker
 from tests.harness.fake_broker import FakeBroker
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+NOTHING = Offset(-1, "")
 FLEXIBLE = 8  # the first version of OffsetCommit with tagged fields
 VERSIONS = {OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 8), FIND_COORDINATOR: (0, 4)}
 
@@ -30,10 +32,20 @@ class Commit:
     keep: int | None = None  # milliseconds, where it says for how long the offsets are kept
 
 
+@dataclass(frozen=True)
+class Fetch:
+    """What an OffsetFetch asks for."""
+
+    group: str
+    names: Sequence[Where] | None  # None: all offsets of the group
+    stable: bool
+
+
 class FakeCoordinator(FakeBroker):
     """It says that `port_of_coordinator` is where each group is coordinated; at first, that is its own.
 
-    `commit` gives the error codes for a commit, None for no answer. `given` are the offsets of any group.
+    `commit` gives the error codes for a commit, None for no answer. `given` are the offsets of any group, and of
+    those in `pending` a transaction holds a newer one.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +54,9 @@ class FakeCoordinator(FakeBroker):
         self.port_of_coordinator = self.port
         self.commits: list[Commit] = []
         self.commit: Callable[[Commit], Mapping[Where, int] | None] = lambda made: dict.fromkeys(made.offsets, 0)
+        self.fetches: list[Fetch] = []
         self.given: Mapping[Where, Offset] = {}
+        self.pending: Collection[Where] = ()
         self.answers = self._answer
 
     def _answer(self, api: int, body: bytes) -> bytes:
@@ -67,19 +81,42 @@ class FakeCoordinator(FakeBroker):
         return _written(Writer(4, True).tags().pack("i", 0).array(names, write).tags())
 
     def _fetched(self, body: bytes) -> bytes:
-        def write(writer: Writer, item: tuple[Where, Offset]) -> None:
-            (topic, partition), at = item
-            writer.string(topic).array(((partition, at),), write_partition).tags()
+        asked = fetch(body)
+        self.fetches.append(asked)
 
-        def write_partition(writer: Writer, item: tuple[int, Offset]) -> None:
-            number, at = item
-            writer.pack("iqi", number, at.offset, at.epoch).string(at.metadata).pack("h", 0).tags()
+        def write(writer: Writer, where: Where) -> None:
+            topic, partition = where
+            writer.string(topic).array((partition,), lambda each, number: write_partition(each, (topic, number))).tags()
+
+        def write_partition(writer: Writer, where: Where) -> None:
+            error = CODES["UNSTABLE_OFFSET_COMMIT"] if asked.stable and where in self.pending else 0
+            at = NOTHING if error else self.given.get(where, NOTHING)
+            writer.pack("iqi", where[1], at.offset, at.epoch).string(at.metadata).pack("h", error).tags()
 
         def write_group(writer: Writer, name: str) -> None:
-            writer.string(name).array(self.given.items(), write).pack("h", 0).tags()
+            names = self.given if asked.names is None else asked.names
+            writer.string(name).array(names, write).pack("h", 0).tags()
 
-        asked = _body(body, 8).array(lambda each: each.string(), 1)[:1]
-        return _written(Writer(8, True).tags().pack("i", 0).array(asked, write_group).tags())
+        return _written(Writer(8, True).tags().pack("i", 0).array((asked.group,), write_group).tags())
+
+
+def fetch(body: bytes) -> Fetch:
+    """An OffsetFetch for one group, version 8, from its header's end on."""
+    read = _body(body, 8)
+
+    def group(each: Cursor) -> tuple[str, Sequence[Where] | None]:
+        name, names = each.string(), None
+        if each.int8() != 0:
+            each.back(1)
+            names = each.by_topic(Cursor.int32, 4)
+        each.tags()
+        return name, names
+
+    ((name, names),) = read.array(group, 1)
+    stable = bool(read.int8())
+    read.tags()
+    read.end()
+    return Fetch(name, names, stable)
 
 
 def commit(body: bytes) -> Commit:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.harness.waiting import PATIENCE
+
 Ended = subprocess.CompletedProcess[str]
 
 
@@ -23,7 +25,7 @@ class Program:
     environment: Mapping[str, str]
     cwd: Path | None = None
 
-    def ended(self, *arguments: str | Path | int, timeout: float = 120.0) -> Ended:
+    def ended(self, *arguments: str | Path | int, timeout: float = PATIENCE) -> Ended:
         """Run a subcommand to its end."""
         return subprocess.run(
             [*self.command, *map(str, arguments)],
@@ -35,7 +37,7 @@ class Program:
             check=False,
         )
 
-    def run(self, *arguments: str | Path, timeout: float = 120.0) -> str:
+    def run(self, *arguments: str | Path, timeout: float = PATIENCE) -> str:
         """The output of a subcommand, which has to succeed."""
         ended = self.ended(*arguments, timeout=timeout)
         assert ended.returncode == 0, f"{ended.args} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}"

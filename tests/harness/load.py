@@ -136,6 +136,7 @@ class Load:
         self._transaction = transaction
         self._abort_every = abort_every
         self._number = first
+        self._transactional_id = f"load-{uuid.uuid4().hex}"
         self._partitions = [(topic, n) for topic, total in topics.items() for n in range(total)]
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
@@ -207,10 +208,10 @@ class Load:
             abort = bool(self._abort_every) and transactions % self._abort_every == 0
             touched: Counter[tuple[str, int]] = Counter()
             to.begin_transaction()
-            for _ in range(self._transaction):
-                touched[self._next(to, lambda *_: None)] += 1
             sent += self._transaction
             try:
+                for _ in range(self._transaction):
+                    touched[self._next(to, lambda *_: None)] += 1
                 if abort:
                     to.flush(PATIENCE)
                     to.abort_transaction(PATIENCE)
@@ -225,9 +226,11 @@ class Load:
                 continue
             (self.counts.aborted if abort else self.counts.committed).update(touched)
             self._pace(begun, sent)
+        # A commit is answered before its markers are written. Who begins anew with the same id waits for them.
+        self._transactional()
 
     def _transactional(self) -> Producer:
-        to = producer(self._bootstrap, transactional_id=f"load-{uuid.uuid4().hex}", message_timeout_ms=30_000)
+        to = producer(self._bootstrap, transactional_id=self._transactional_id, message_timeout_ms=30_000)
         to.init_transactions(PATIENCE)
         return to
 

@@ -14,7 +14,7 @@ from mirror.wire.produce import ProduceAnswer, Produced
 from mirror.wire.requests import Request
 from mirror.wire.transactional import Entered
 from mirror.wire.writer import Writer
-from tests.harness.batch_target import ID, Connected, Target
+from tests.harness.batch_target import ID, Connected, Target, offset_wanted
 from tests.harness.recorded import REQUESTS, answers
 
 HOST, NODE = "127.0.0.1", 1
@@ -104,11 +104,22 @@ class Loopback:
             asked = Cursor(body[1:], 6, True)
             writer.pack("i", 0).array(asked.array(Cursor.string, 1), self._write_coordinator).tags()
         elif kind == "Fetch":  # at once, where a real one waits
-            writer.pack("ihi", 0, 0, 0).array((), Writer.string).tags()
+            asked = Cursor(body, 17, True)
+            asked.unpack(struct.Struct(">iiibii"))
+            writer.pack("ihi", 0, 0, 0).array(asked.by_topic_id(offset_wanted, 33), self._write_nothing).tags()
         else:
             sent, data = Connected(self.target, NODE, "")._seen(kind, body)
             self.target.requests.append(sent)
             _WRITERS[kind](writer, self.target.do(kind, body, sent, data))
+
+    def _write_nothing(self, writer: Writer, item: tuple[bytes, int]) -> None:
+        """Of a partition that has no records there."""
+        end = self.target.ends["remote"]
+
+        def partition(to: Writer, number: int) -> None:
+            to.pack("ihqqq", number, 0, end, end, 0).array((), Writer.string).pack("i", -1).bytes(b"").tags()
+
+        writer.raw(item[0]).array((0,), partition).tags()
 
     def _write_coordinator(self, writer: Writer, name: str) -> None:
         writer.string(name).pack("i", NODE).string(HOST).pack("ih", self.port, 0).string(None).tags()

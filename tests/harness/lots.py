@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 
 import pytest
@@ -25,27 +27,46 @@ class Lots:
     of these run at the same time: most of them also need much of the machine.
 
     Before the other modules come those that share a service, one after another, so that it ends early.
+
+    Tests that are marked as slow come last of both kinds. Once it is `until` (seconds since 1970), no more of these
+    begin: the run says which ones it has left out, so that a slow machine has a result in time, and everybody knows
+    what it says nothing of.
     """
 
-    def __init__(self, number: int, directory: Path) -> None:
+    def __init__(self, number: int, directory: Path, until: float = math.inf) -> None:
         self._number = number
         self._directory = directory
+        self._until = until
         self._taken: dict[Path, bool] = {}  # by module, whether this run has it
+        self._left_out: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put the long modules first or last, and of the others those first that share a service."""
+        """Put the long modules first or last, and of both kinds those first that share a service or are not slow."""
         sharing = {item.path for item in items if needs_of_shared(item)}
+        quick = {item.path for item in items if not _is_slow(item)}
 
-        def place(item: pytest.Item) -> tuple[bool, bool]:
+        def place(item: pytest.Item) -> tuple[bool, bool, bool]:
             is_long = item.get_closest_marker("long") is not None
-            return is_long != (self._number == 1), item.path not in sharing
+            return is_long != (self._number == 1), item.path not in sharing, item.path not in quick
 
         items.sort(key=place)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Pass over what another run has taken."""
-        return None if self._has(item.path) else True
+        """Pass over what another run has taken, and what would begin too late."""
+        if not self._has(item.path):
+            return True
+        if _is_slow(item) and time.time() >= self._until:
+            self._left_out.append(item.nodeid)
+            return True
+        return None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was left out."""
+        if self._left_out:
+            terminalreporter.section(f"left out: {len(self._left_out)} slow tests, for the time was over")
+            for each in self._left_out:
+                terminalreporter.line(each)
 
     def _has(self, module: Path) -> bool:
         if module not in self._taken:
@@ -56,3 +77,7 @@ class Lots:
             else:
                 self._taken[module] = True
         return self._taken[module]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None

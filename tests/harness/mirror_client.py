@@ -42,7 +42,7 @@ def ask(*questions: Question) -> list[Answer]:
     # Without a logging back end, so that nothing but the answer is on stdout.
     command = [java(), *SHORT_LIVED, "-cp", f"{kafka_jars(MIRROR_MAKER)}/*", str(PROBE)]
     asked = json.dumps([asdict(question) for question in questions])
-    ended = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ended = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
     assert ended.returncode == 0, ended.stderr
     answers: list[Answer] = json.loads(ended.stdout)
     return answers

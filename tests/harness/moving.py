@@ -153,4 +153,6 @@ class World:
     def service(self) -> Service:
         """Mirror with all flows."""
         together = configuration.together(*(each.settings() for each in self.all))
-        return Service({**together, "spark": {"master": "local[4]"}}, self.directory)
+        return Service(
+            {**together, "spark": {"master": "local[4]"}, "drain_timeout": configuration.LONG_DRAIN}, self.directory
+        )

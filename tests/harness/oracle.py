@@ -197,6 +197,19 @@ def committed_position(bootstrap: str, group: str, remote_topic: str, partition:
     return None if not found or found[0] < 0 else found[0]
 
 
+def next_values(bootstrap: str, topic: str, group: str) -> list[bytes]:
+    """What a consumer of the group reads, from its committed offset to the end."""
+    config = {"bootstrap.servers": bootstrap, "group.id": group, "enable.partition.eof": True, "log_level": 0}
+    config |= {"enable.auto.commit": False, "auto.offset.reset": "error"}
+    with contextlib.closing(Consumer(config)) as consumer:
+        (at,) = consumer.committed([TopicPartition(topic, 0)], PATIENCE)
+        consumer.assign([at])
+        found: list[bytes] = []
+        while (message := consumer.poll(PATIENCE)) is not None and message.error() is None:
+            found.append(message.value() or b"")
+        return found
+
+
 def assert_positions(source: str, target: str, topic: str, remote_topic: str, group: str) -> None:
     """Check of an idle flow that positions are after the last record, and not after the source's last stable offset."""
     stable = ends(source, topic, IsolationLevel.READ_COMMITTED)

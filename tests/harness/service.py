@@ -122,7 +122,11 @@ class Service:
 
         def answer() -> T | None:
             ended = self.exit_code is not None
-            found = condition()
+            try:
+                found = condition()
+            except OSError as error:  # it was too busy to answer over HTTP, or has ended
+                found = None
+                print(f"   {time.strftime('%X')} {error!r}: {description[:80]}", flush=True)
             assert found or not ended, f"ended with exit code {self.exit_code}"
             return found or None
 
@@ -189,10 +193,22 @@ class Service:
         return sum(found) if found else math.nan
 
     def positions(self, topic: str) -> dict[int, int | None]:
-        """The position of each partition of a topic of its only flow, as the tasks have reported it; None: not yet."""
-        (flow,) = json.loads(self.get("/status")[1])["flows"]
-        (partitions,) = [each["partitions"] for each in flow["topics"] if each["topic"] == topic] or [[]]
-        return {each["partition"]: each["position"] for each in partitions}
+        """The position of each partition of a topic, as the tasks have reported it; None: not yet."""
+        return {each["partition"]: each["position"] for each in self._partitions(topic)}
+
+    def await_idle(self, topic: str, position: int) -> None:
+        """Wait until partition 0 was copied up to a position and has no producer any more: nothing of it is committed.
+
+        The state alone does not tell: a partition that nobody has reported yet has the same one.
+        """
+        wanted = [(position, "starting")]
+        self.wait_for(
+            f"{topic} is idle", lambda: [(p["position"], p["state"]) for p in self._partitions(topic)] == wanted
+        )
+
+    def _partitions(self, topic: str) -> list[dict[str, Any]]:
+        flows = json.loads(self.get("/status")[1])["flows"]
+        return [each for flow in flows for t in flow["topics"] if t["topic"] == topic for each in t["partitions"]]
 
     # How it ends.
 

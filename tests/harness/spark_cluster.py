@@ -76,8 +76,8 @@ class SparkCluster:
         psutil.Process(pid).kill()
 
     @contextlib.contextmanager
-    def suspended(self, executor: int) -> Iterator[list[int]]:
-        """SIGSTOP meanwhile to the worker of an executor, and to all that it has started. Yields the ports they use."""
+    def suspended(self, executor: int) -> Iterator[frozenset[psutil.Process]]:
+        """SIGSTOP meanwhile to the worker of an executor, and to all that it has started. Yields these processes."""
         worker = psutil.Process(executor).parent()
         assert worker is not None
         try:
@@ -85,8 +85,7 @@ class SparkCluster:
                 for process in more:
                     process.suspend()
                 self._suspended |= more
-            found = self._suspended
-            yield sorted({each.laddr.port for process in found for each in process.net_connections("tcp")})
+            yield self._suspended
         finally:
             for process in self._suspended:
                 with contextlib.suppress(psutil.NoSuchProcess):

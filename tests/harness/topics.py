@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from confluent_kafka import Consumer, ElectionType, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -66,7 +66,18 @@ def _named(config: Mapping[str, object]) -> dict[str, str]:
 
 def _created(bootstrap: str, wanted: NewTopic) -> str:
     name = str(wanted.topic)
-    admin(bootstrap).create_topics([wanted])[name].result(PATIENCE)
+
+    def created() -> bool:
+        """Not while a broker counts as gone, because a busy machine held up its heartbeat."""
+        try:
+            admin(bootstrap).create_topics([wanted])[name].result(PATIENCE)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                raise
+            return False
+        return True
+
+    until(f"{name} is created", created)
     _await(bootstrap, name, wanted.num_partitions)
     return name
 
@@ -92,6 +103,12 @@ def leaders(broker: str, topic: str) -> dict[int, int]:
         return {}
 
     return until(f"leaders of {topic}", given)
+
+
+def replicas(broker: str, topic: str, number: int = 0) -> tuple[int, list[int]]:
+    """Leader and in-sync replicas of a partition, as this broker sees them; -1 and none while it does not know it."""
+    partition = client_of(broker).list_topics(topic, timeout=10).topics[topic].partitions.get(number)
+    return (partition.leader, sorted(partition.isrs)) if partition else (-1, [])
 
 
 def elect(bootstrap: str) -> None:
@@ -129,6 +146,16 @@ def recreate(bootstrap: str, topic: str, count: int = 1) -> None:
     create(bootstrap, topic, count)
 
 
+def _give(bootstrap: str, acls: Sequence[AclBinding]) -> None:
+    """Create ACLs, and wait until a broker judges by them: the answer is the controller's."""
+    for future in admin(bootstrap).create_acls(list(acls)).values():
+        future.result(PATIENCE)
+    of_any = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    until("the ACLs", lambda: set(acls) <= set(admin(bootstrap).describe_acls(of_any).result(PATIENCE)))
+
+
 @contextlib.contextmanager
 def allowed(
     bootstrap: str,
@@ -141,8 +168,7 @@ def allowed(
     """A user may do this, else everything, with this resource, `*`: with all of its kind, meanwhile."""
     who, allow = f"User:{user}", AclPermissionType.ALLOW
     acls = [AclBinding(resource, name, pattern, who, "*", operation, allow) for operation in operations]
-    for future in admin(bootstrap).create_acls(acls).values():
-        future.result(PATIENCE)
+    _give(bootstrap, acls)
     try:
         yield
     finally:
@@ -160,8 +186,7 @@ def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclO
         return AclBinding(resource, name, pattern, "User:*", "*", what, permission)
 
     bindings = [acl(AclOperation.ALL, AclPermissionType.ALLOW), acl(operation, AclPermissionType.DENY)]
-    for future in admin(bootstrap).create_acls(bindings).values():
-        future.result(PATIENCE)
+    _give(bootstrap, bindings)
     try:
         yield
     finally:
@@ -209,12 +234,17 @@ def configuration(bootstrap: str, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in entries.items()}
 
 
+def alter(bootstrap: str, topic: str, **config: object) -> None:
+    """Set keys of a topic's configuration. Somebody else may set them back before anybody has seen it."""
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in _named(config).items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin(bootstrap).incremental_alter_configs([resource])[resource].result(PATIENCE)
+
+
 def configure(bootstrap: str, topic: str, **config: object) -> None:
     """Set keys of a topic's configuration, and wait until the brokers have them."""
     wanted = _named(config)
-    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in wanted.items()]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin(bootstrap).incremental_alter_configs([resource])[resource].result(PATIENCE)
+    alter(bootstrap, topic, **config)
     until(f"{wanted} on {topic}", lambda: wanted.items() <= configuration(bootstrap, topic).items())
 
 

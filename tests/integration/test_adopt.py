@@ -24,7 +24,7 @@ from mirror.errors import MirrorError
 from mirror.model import Partition
 from mirror.target.offset_syncs import OffsetSync
 from tests.harness import mirror_maker, oracle, topics
-from tests.harness.command import answer, mirror
+from tests.harness.command import answer, decide
 from tests.harness.load import Load, mixed
 from tests.harness.mirror_maker import MirrorMaker
 from tests.harness.moving import Moving, World
@@ -169,9 +169,8 @@ def go_on(world: World, spoiled: str) -> None:
             alo.adopt()
         translate_what_each_has_copied(world.all[0])
         service.wait_for_event(BLOCKED, topic=spoiled)
-        decide = ("--flow", alo.pair.flow, "--topic", spoiled, "--partition", 0, "--at", 5)
-        decided = mirror("resume", "-c", service.file, *decide)
-        assert decided.returncode == 0 and "continues at offset 5" in decided.stdout, decided
+        (said,) = decide(service, "--flow", alo.pair.flow, "--topic", spoiled, "--partition", 0, "--at", 5)["decided"]
+        assert "continues at offset 5" in said
         alo.pair.produce(spoiled, mixed(5))
         (last,) = oracle.read(alo.pair.source, spoiled)[0][5:]
         until("it goes on", lambda: alo.pair.copied(spoiled)[0][-1].content == last.content)

@@ -17,6 +17,7 @@ from tests.checker.checker import check
 from tests.failpoints.arm import Failpoints
 from tests.harness import oracle, topics
 from tests.harness.command import answer
+from tests.harness.configuration import LONG_DRAIN
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.seeds import seed
@@ -45,7 +46,8 @@ def flow(source_cluster: LocalCluster, plain_target: LocalCluster) -> Pair:
 
 @pytest.fixture(scope="module")
 def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    settings = flow.settings({"exactly_once": False, "batch_max_records": BATCH, "on_poison_record": "skip"})
+    policies = {"exactly_once": False, "batch_max_records": BATCH, "on_poison_record": "skip"}
+    settings = flow.settings(policies, drain_timeout=LONG_DRAIN)
     settings["clusters"]["backup"]["producer"] = {"batch.num.messages": 10}  # many requests for one of our batches
     with Service(settings, tmp_path_factory.mktemp("service"), failpoints.environment) as running:
         flow.topic("first")

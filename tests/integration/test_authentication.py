@@ -31,6 +31,7 @@ from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.secured import LIMITED, PASSWORD, USER, SecuredCluster, secured_cluster
 from tests.harness.service import BLOCKED, FLOW_BLOCKED, FLOW_RETRYING, Service
+from tests.harness.together import together
 from tests.harness.tokens import TokenServer
 from tests.harness.waiting import until
 
@@ -186,8 +187,10 @@ def test_new_passwords_and_certificates_are_taken_without_a_restart(both: Both, 
         for each in both:
             each.allow(NEW_PASSWORD)
             each.present(server, client)
-            each.cluster.stop()  # it ends all connections, and believes only the new ones
-            each.cluster.start()
+        # That ends all connections. From then on they believe only the new ones; both at once, for clients that are
+        # refused try again without end.
+        together(*(each.cluster.stop for each in both))
+        start_together(*(each.cluster for each in both))
         for pair, topic in zip(pairs, made, strict=True):
             pair.produce(topic, Made(b"k", b"after"))
             pair.await_same(topic)

@@ -17,7 +17,7 @@ ALIAS = "away"
 TRANSACTION_TIMEOUT = 5  # seconds
 PARTITIONS = 4
 REACHABLE = "mirror_cluster_reachable"
-FLOOD = 8 + PARTITIONS  # lines that an incident may be worth
+FLOOD = 8 + 3 * PARTITIONS  # lines that an incident may be worth
 
 
 class Both:
@@ -103,7 +103,7 @@ def test_both_clusters_come_late(prefix: str, data_path: str, tmp_path: Path) ->
 
     def waits_for(service: Service, clusters: int) -> None:
         """A cluster more than before, and it says nothing else meanwhile."""
-        service.wait_for("it says so", lambda: len(service.find(FLOW_RETRYING)) == clusters)
+        service.wait_for("it says so", lambda: len(service.find(FLOW_RETRYING)) >= clusters)
         assert service.get("/livez")[0] == 200
         assert service.get("/readyz")[0] == 503
         said = len(service.lines)

@@ -151,10 +151,12 @@ def failback_waits_and_the_first_flow_does_not_come_back(
         produce(west.bootstrap, topic, numbers("failed over", 10), partition=1)
         wanted = texts("failed over", 10)
         back.wait_for("it copies back", lambda: values(east, topic, 1) == wanted)
+        since = len(back.events)
 
         with Service(settings((one, east, two, west, topic, IDENTITY)), tmp_path) as again:
             refused(again, f"{one}->{two}", f"{two}->{one}", f"in a cycle: {topic} of {one} comes from {two}")
             settle(again)
+            assert not back.find(FLOW_BLOCKED, since), "it is the one that runs, whoever starts again"
             assert values(east, topic, 1) == values(west, topic, 1) == wanted
             assert back.terminate() == 0, back.tail()
             again.wait_for_event(GOES_ON)
@@ -192,18 +194,24 @@ def a_running_flow_that_meets_another_stops_until_that_one_is_gone(
         write(strange, b"[" * 50_000)
         (said,) = service.wait_for("the strange one is told of", lambda: service.find(DOUBTS))
         assert strange in said["reason"] and "nested too deeply" in said["reason"]
-        assert service.get("/readyz")[0] == 200, "a stranger ends nothing"
+        service.wait_for("a stranger ends nothing", lambda: service.get("/readyz")[0] == 200)
 
         topics.create(east.bootstrap, hand)
         write(hand, json.dumps(plan).encode())
         refused(service, f"{one}->{two}", f"{two}->{one}", f"{topic} of {one} comes from {two}")
         assert service.get("/readyz")[0] == 503 and state(service, one, two) == "blocked"
-        assert answer("status", "-c", service.file, code=1)["flows"][0]["state"] == "stopped", "its tasks have ended"
+
+        def has_let_go() -> bool:
+            (found,) = answer("status", "-c", service.file, code=1)["flows"]
+            return found["state"] == "stopped" and all("before: released" in p["reason"] for p in found["partitions"])
+
+        service.wait_for("its tasks have ended", has_let_go)
+        write(hand, json.dumps({**plan, "generation": 2}).encode())  # it has been silent for some time
         produce(east.bootstrap, topic, numbers("second", 10))
         settle(service)
         assert values(west, topic) == texts("first", 10)
 
-        write(hand, json.dumps({**plan, "generation": 2, "stop": True}).encode())
+        write(hand, json.dumps({**plan, "generation": 3, "stop": True}).encode())
         service.wait_for_event(GOES_ON)
         service.wait_for("copied", lambda: values(west, topic)[10:] == texts("second", 10))
         assert len(service.find(DOUBTS)) == 1, "said more than once"

@@ -11,7 +11,7 @@ import pytest
 from mirror.demo.brokers import LocalCluster
 from mirror.kafka import provenance
 from tests.harness import configuration, damage, oracle, topics
-from tests.harness.command import answer
+from tests.harness.command import answer, decide
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, Service
@@ -55,7 +55,8 @@ class Flows:
         topic = pair.topic(tail, 2)
         with self.service.workers_stopped():
             for first in range(0, BATCHES * BATCH, BATCH):
-                pair.produce(topic, *(Made(b"key", written(n) + TAILS[tail]) for n in range(first, first + BATCH)))
+                made = (Made(b"key", written(n) + TAILS[tail]) for n in range(first, first + BATCH))
+                pair.produce(topic, *made, linger_ms=10_000)  # one batch, however busy the machine is
             self.flip(topic)
             pair.produce(topic, Made(b"key", written(0)), partition=1)
         return topic
@@ -75,8 +76,7 @@ class Flows:
 
     def decide(self, pair: Pair, topic: str) -> None:
         """`mirror resume --skip-lost`."""
-        command = ("resume", "-c", self.service.file, "--flow", pair.flow, "--topic", topic, "--partition", 0)
-        self.service.wait_for("reported", lambda: answer(*command, "--skip-lost")["decided"])
+        decide(self.service, "--flow", pair.flow, "--topic", topic, "--partition", 0, "--skip-lost")
 
     def await_counted(self, topic: str) -> None:
         """Wait until the batch, and nothing else, is counted as passed over."""

@@ -20,7 +20,7 @@ from mirror.target.position_renewal import renew
 from mirror.timing import RECENT_REPORTS
 from tests.chaos.commits import Commits
 from tests.harness import configuration, oracle, topics
-from tests.harness.command import answer, mirror
+from tests.harness.command import answer, decide, mirror
 from tests.harness.load import Made, producer
 from tests.harness.load import produce as write
 from tests.harness.oracle import committed_position
@@ -57,8 +57,7 @@ class Flows:
 
     def resume(self, topic: str, *how: str | int) -> None:
         """Decide, once the task has reported that it waits."""
-        command = ("resume", "-c", self.service.file, "--flow", self.fail.flow, "--topic", topic, *how)
-        self.service.wait_for("decided", lambda: answer(*command)["decided"])
+        decide(self.service, "--flow", self.fail.flow, "--topic", topic, *how)
 
 
 @pytest.fixture(scope="module")
@@ -93,18 +92,8 @@ def copied(flows: Flows, pair: Pair, name: str) -> str:
     topic = pair.topic(name)
     produce(pair, topic, range(100))
     pair.await_same(topic)
-    await_idle(flows.service, topic, 100)
+    flows.service.await_idle(topic, 100)
     return topic
-
-
-def await_idle(service: Service, topic: str, records: int) -> None:
-    """Wait until the producer is closed by which so many records were copied."""
-
-    def idle() -> bool:
-        copied = service.metric("mirror_source_records_total", topic=topic) == records
-        return copied and service.metric("mirror_partitions", topic=topic, state="starting") == 1
-
-    service.wait_for("idle", idle)
 
 
 def delete_remote(flows: Flows, pair: Pair, topic: str) -> None:
@@ -208,7 +197,7 @@ def test_a_position_that_vanished_is_not_begun_anew(flows: Flows) -> None:
     pair.await_same(topic)
     pair.assert_settled(topic)
     # The decision was for this one.
-    await_idle(flows.service, topic, 105)
+    flows.service.await_idle(topic, 105)
     topics.delete_group(pair.target, pair.group)
     produce(pair, topic, range(105, 110))
     flows.blocked(topic, f"the position in group {pair.group} is gone, it was 105")
@@ -388,9 +377,7 @@ def test_the_last_report_of_a_topic_that_was_left_out_counts(pair: Pair, tmp_pat
         said = service.wait_for_event(BLOCKED, topic=away)
         assert f"the position in group {pair.group} is gone, it was 10" in said["reason"]
         produce(pair, away, range(10, 15))
-        service.wait_for(
-            "decided", lambda: answer("resume", "-c", service.file, "--topic", away, "--continue")["decided"]
-        )
+        decide(service, "--topic", away, "--continue")
         pair.await_same(away)
         assert values(pair, away) == [*range(15)]
         assert service.terminate() == 0, service.tail()

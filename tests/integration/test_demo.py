@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import processes
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.long
 
@@ -82,7 +82,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     with demo(tmp_path) as running:
         running.await_text("the service runs")
         os.killpg(running.process.pid, signal.SIGINT)
-        assert running.end(30) == 130
+        assert running.end(PATIENCE) == 130
         assert not running.left()
         assert not list(running.temporary.iterdir())
         assert not running.errors.read_text().strip()
@@ -97,4 +97,4 @@ def test_kill_9_of_the_demo_leaves_no_process(tmp_path: Path) -> None:
         for name in ("primary", "backup", "metrics", "config"):
             assert f"       {name} " in running.out.read_text()
         running.process.kill()
-        until("no process left", lambda: not running.left(), 20)
+        until("no process left", lambda: not running.left())

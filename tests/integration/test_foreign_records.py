@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from confluent_kafka import Producer
 
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
@@ -14,7 +13,7 @@ from mirror.groups.translation import Unknown
 from mirror.groups.translator import OPEN, Translator
 from mirror.model import Partition
 from tests.harness import oracle
-from tests.harness.load import Made, produce
+from tests.harness.load import Made, produce, producer
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE
@@ -106,7 +105,7 @@ def test_what_an_open_transaction_of_somebody_else_hides_is_not_known(running: R
     partition = Partition(topic, 0)
     copy(running, topic, 10, 5)
     foreign(running, topic)
-    stranger = Producer({"bootstrap.servers": pair.target, "transactional.id": topic, "log_level": 0})
+    stranger = producer(pair.target, transactional_id=topic, transaction_timeout_ms=900_000)
     stranger.init_transactions(PATIENCE)
     stranger.begin_transaction()
     stranger.produce(pair.remote(topic), b"foreign", partition=0)

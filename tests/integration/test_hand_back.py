@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mirror.commands.adopt import stopping
 from mirror.commands.hand_back import ending
+from mirror.commands.hand_back.command import Options, hand_back
+from mirror.commands.hand_back.selection import HandBackResult
 from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
@@ -22,6 +27,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load, mixed
 from tests.harness.moving import Moving, World
+from tests.harness.pair import Pair
 from tests.harness.together import together
 from tests.harness.waiting import until
 
@@ -40,7 +46,6 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     to MirrorMaker, but for one flow; `mirror adopt` takes them back; then mirror stops in order, and its
     `mirrormaker_offsets` are all that MirrorMaker gets.
     """
-    monkeypatch.setattr(ending, "NO_SERVICE", 3.0)  # nothing of mirror is left: its tasks end with it
     option = {"mirrormaker_offsets": {"enabled": True}, "exactly_once": True}
     world = World("back", source_cluster.bootstrap, target_cluster.bootstrap, tmp_path, option)
     watched = world.all[1] = world.all[1].changed(groups={"interval": "1s", "include": [GROUP]})
@@ -48,6 +53,7 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     loose = world.flow("loose", "alo", identity=False).changed(exactly_once=False)
     world.all += [left, loose]
     mirror_is_killed(world, monkeypatch)
+    monkeypatch.setattr(ending, "NO_SERVICE", 3.0)  # nothing of mirror is left: its tasks end with it
     world.all = world.all[:-2]
     before, at = left.copy(), written(left)
     loosely = loose.copy()
@@ -79,6 +85,46 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
         goes_on(world)
         second.stop()
     adopt_again(world)
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_service_that_is_started_meanwhile_keeps_its_position(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exactly_once: bool
+) -> None:
+    """It copies on before its position is marked as handed back. MirrorMaker would copy those records a second time.
+
+    Without exactly-once nobody can fence it, and the command fails as a whole.
+    """
+    topic, own = pair.topic("meanwhile"), {"exactly_once": exactly_once}
+    pair.produce(topic, *map(mixed, range(100)))
+    with pair.service(tmp_path, own) as first:
+        pair.await_same(topic)
+        assert first.terminate() == 0
+    found: list[HandBackResult] = []
+    give_up = ending.give_up
+
+    def meanwhile(*args: Any) -> list[HandBackResult]:
+        with pair.service(tmp_path, own) as second:
+            pair.produce(topic, *map(mixed, range(100, 200)))
+            pair.await_same(topic)
+            found.extend(give_up(*args))
+            pair.produce(topic, *map(mixed, range(200, 300)))
+            pair.await_same(topic)
+            assert second.terminate() == 0
+        return found
+
+    monkeypatch.setattr(ending, "give_up", meanwhile)
+    (flow,) = load(first.file).flows
+    failure: AbstractContextManager[object] = nullcontext()
+    if not exactly_once:
+        failure = pytest.raises(MirrorError, match="a service was started meanwhile")
+    with failure:
+        hand_back(flow, Options(None, None, 0.5, overwrite=False, dry_run=False), StringIO())
+    assert [(each.outcome, each.reason) for each in found] == [("refused", ending.MOVED)]
+    assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 300
+    monkeypatch.setattr(ending, "give_up", give_up)
+    again = hand_back(flow, Options(None, None, 0.5, overwrite=False, dry_run=False), StringIO())
+    assert [(each.outcome, each.recorded, each.position) for each in again.results] == [("handed back", 100, 300)]
 
 
 def each_of(world: World, what: Callable[[Moving], None]) -> None:
@@ -195,7 +241,7 @@ def mirrormaker_is_noticed_by_its_records(world: World) -> None:
     """Its workers' group has another name here, so the group has no members, and fencing that name ends no task."""
     with load_of(world, first=2 * 10**6):
         world.all[0].await_copied(oracle.count(world.all[0].copy()) + RECORDS)
-        found = world.all[0].hand_back(group="not-its-name", tasks=2)
+        found = world.all[0].hand_back(group="not-its-name", tasks=2, quiet=10.0)
     assert [each.outcome for each in found.results] == ["refused"] * 2, found
     assert all("records still come to the copy" in each.reason for each in found.results), found
 

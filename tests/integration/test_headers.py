@@ -14,7 +14,7 @@ import pytest
 
 from mirror.demo.brokers import LocalCluster
 from tests.harness import configuration, load, oracle, raw_headers, topics
-from tests.harness.command import answer
+from tests.harness.command import answer, decide
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, REFUSED, Service
@@ -73,7 +73,7 @@ def running(
     flows = Flows(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("raw"))
     with flows.service as service:
         for pair in flows.all.values():
-            pair.await_same(witness(pair), timeout=150)  # also when a process hangs at its start: see test_hung
+            pair.await_same(witness(pair))
         yield flows
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
@@ -122,8 +122,7 @@ def it_stops_its_partition_alone(flows: Flows) -> None:
     flows.await_copied(pair, topic, 150)
     assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 150
 
-    command = ("resume", "-c", service.file, "--flow", pair.flow, "--topic", topic, "--partition", 0, "--skip-lost")
-    service.wait_for("reported", lambda: answer(*command)["decided"])
+    decide(service, "--flow", pair.flow, "--topic", topic, "--partition", 0, "--skip-lost")
     flows.await_copied(pair, topic, 200)
     service.wait_for("the next one", lambda: "offset 201 " in service.find(BLOCKED, topic=topic)[-1]["reason"])
 

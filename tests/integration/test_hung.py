@@ -10,9 +10,10 @@ import psutil
 import pytest
 
 from tests.failpoints.arm import Failpoints
+from tests.harness import processes
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FLOW_RETRYING, Service
+from tests.harness.service import FLOW_RETRYING, Event, Service
 from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
@@ -24,10 +25,15 @@ LATE = 150.0  # seconds: it is noticed after one minute
 
 def await_replaced(service: Service, pair: Pair, topic: str) -> None:
     """All that the source has is copied once, and the reason was said once."""
-    event = service.wait_for_event(FLOW_RETRYING, LATE)
-    assert "did not answer: all of its tasks are started again" in event["reason"]
+    said = "did not answer: all of its tasks are started again"
+
+    def told() -> list[Event]:
+        """A broker that does not answer on a busy machine makes such an event, too, with another reason."""
+        return [each for each in service.find(FLOW_RETRYING) if said in each["reason"]]
+
+    service.wait_for("it is told", told, LATE)
     pair.await_same(topic)
-    assert len(service.find(FLOW_RETRYING)) == 1
+    assert len(told()) == 1
     assert service.terminate() == 0, service.tail()
     pair.assert_settled(topic)
 
@@ -50,12 +56,12 @@ def one_of_two_tasks_hangs(pair: Pair, directory: Path) -> None:
         for partition in range(2):
             pair.produce(topic, *FIRST, partition=partition)
         pair.await_same(topic)
-        hung = service.worker_pids()[0]
-        os.kill(hung, signal.SIGSTOP)
+        hung = psutil.Process(service.worker_pids()[0])
+        os.kill(hung.pid, signal.SIGSTOP)
         for partition in range(2):
             pair.produce(topic, *NEXT, partition=partition)
         await_replaced(service, pair, topic)
-        assert not psutil.pid_exists(hung)
+        assert not processes.is_alive(hung)
 
 
 def reading_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> None:
@@ -65,13 +71,13 @@ def reading_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> None:
         for partition in range(2):
             pair.produce(topic, *FIRST, partition=partition)
         pair.await_same(topic)
-        hung = failpoints.send("HANG", "before-poll")
+        hung = psutil.Process(failpoints.send("HANG", "before-poll"))
         for partition in range(2):
             pair.produce(topic, *NEXT, partition=partition)
         event = service.wait_for_event("reading hangs, the task's process is killed", LATE)
         assert event["stack"].startswith("wait (") and " < run (" in event["stack"], event
         pair.await_same(topic)
-        assert not psutil.pid_exists(hung)
+        assert not processes.is_alive(hung)
         assert service.terminate() == 0, service.tail()
         pair.assert_settled(topic)
 
@@ -81,6 +87,6 @@ def the_planner_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> No
     topic = pair.topic("planner")
     pair.produce(topic, *FIRST)
     with Service(pair.settings(), directory, failpoints.environment) as service:
-        hung = failpoints.send("HANG", "before-epoch", timeout=60)
+        hung = psutil.Process(failpoints.send("HANG", "before-epoch"))
         await_replaced(service, pair, topic)
-        assert not psutil.pid_exists(hung)
+        assert not processes.is_alive(hung)

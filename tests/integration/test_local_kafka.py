@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import SetupError
+from tests.harness.waiting import PATIENCE, until
 
 PARENT = """\
 import sys, threading
@@ -41,14 +42,14 @@ def produce(cluster: LocalCluster, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def consume(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic})
     consumer.assign([TopicPartition(topic, 0, 0)])
     with contextlib.closing(consumer):
-        return [record.value() for record in consumer.consume(count, timeout=30)]
+        return [record.value() for record in consumer.consume(count, timeout=PATIENCE)]
 
 
 def alive(process: psutil.Process) -> bool:
@@ -60,7 +61,7 @@ def alive(process: psutil.Process) -> bool:
 
 def create(cluster: LocalCluster, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(PATIENCE)
 
 
 def test_records_go_in_and_out(cluster: LocalCluster, prefix: str) -> None:
@@ -94,7 +95,7 @@ def test_one_of_three_brokers_can_be_restarted(tmp_path: Path) -> None:
         cluster.brokers[0].kill()
         cluster.brokers[0].start()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        assert set(admin.list_topics(timeout=30).brokers) == {1, 2, 3}
+        until("all know of it", lambda: set(admin.list_topics(timeout=30).brokers) == {1, 2, 3})
         cluster.kill()
 
 

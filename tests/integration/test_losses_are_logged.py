@@ -47,7 +47,7 @@ def test_a_loss_is_logged_when_the_worker_is_killed_after_its_commit(
         flow.produce(topic, *GOOD)
         topics.remove_records(flow.source, topic, 45)
         failpoints.arm("SIGKILL", "after-commit")
-    failpoints.wait("after-commit", 60)
+    failpoints.wait("after-commit")
     assert "offsets 30 to 44 were deleted" in service.wait_for_event(PASSED_OVER, topic=topic)["reason"]
     wanted = [made.value for made in (*GOOD, *GOOD[15:])]
     service.wait_for("what is left", lambda: [r.value for r in flow.copied(topic)[0]] == wanted)
@@ -65,7 +65,7 @@ def test_a_dead_letter_is_in_the_transaction_that_passes_its_record_over(
     topics.configure(flow.target, flow.remote(topic), max_message_bytes=50_000)
     failpoints.arm("SIGKILL", step, nth)
     flow.produce(topic, *GOOD[1:15], BAD, *GOOD[15:])
-    failpoints.wait(step, 60)
+    failpoints.wait(step)
     wanted = [(made.value, tuple(made.headers)) for made in GOOD]
     service.wait_for("what is good", lambda: [(r.value, r.headers) for r in flow.copied(topic)[0]] == wanted)
     assert "at offset 15 " in service.wait_for_event(REFUSED, topic=topic)["reason"]

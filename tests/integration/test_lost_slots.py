@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.disk import CannotRun
-from tests.chaos.packets import lost
+from tests.chaos.packets import unreachable
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
@@ -150,9 +150,9 @@ def a_machine_vanishes(run: Running) -> None:
 @contextmanager
 def vanished(run: Running, executor: int) -> Iterator[None]:
     """Meanwhile the machine does nothing, closes no connection and, where packets can be dropped, gets none."""
-    with run.cluster.suspended(executor) as ports, ExitStack() as network:
+    with run.cluster.suspended(executor) as processes, ExitStack() as network:
         with suppress(CannotRun):
-            network.enter_context(lost(ports))
+            network.enter_context(unreachable(processes))
         yield
 
 
@@ -167,6 +167,13 @@ def assert_comes_back(run: Running, before: Seen, executor: int) -> None:
 
     run.service.wait_for("another task has its slice", has_come_back, 2 * PATIENCE)  # an executor starts
     run.service.wait_for("the old executor has ended", lambda: executor not in run.cluster.executors())
-    run.await_copied("by the new task, too")
     (index,) = [index for index, each in run.claims().items() if each != before.claims[index]]
+
+    def has_new_copiers() -> bool:
+        """The one that had these partitions meanwhile may read the plan late."""
+        now = run.copiers()
+        return all(now[each][-1] not in before.copiers[each] for each in before.slices[index])
+
+    run.service.wait_for("the new task has its partitions", has_new_copiers)
+    run.await_copied("by the new task, too")
     run.assert_undisturbed(before, 1 - index)

@@ -75,7 +75,8 @@ class Line(Forwarder):
 
     async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         while (data := await broker.read(1 << 13)) and self.left > 0:
-            self._due = max(self._due, self._loop.time()) + len(data) / self.rate
+            # What is late for some time comes faster afterwards: a busy machine does not make the line a slower one.
+            self._due = max(self._due, self._loop.time() - 1.0) + len(data) / self.rate
             await asyncio.sleep(self._due - self._loop.time())
             self.passed += len(data)
             self.left -= len(data)
@@ -127,7 +128,13 @@ def test_a_first_look_at_many_topics_goes_on_where_it_was_broken_off(
             monitor.mirrored()
         until("those told of first", lambda: len(remote & target.partitions().keys()) == NAMES)
         line.left = math.inf
-        assert monitor.mirrored().keys() == set(names)
+
+        def looked() -> bool:
+            with contextlib.suppress(ClusterAway):
+                return monitor.mirrored().keys() == set(names)
+            return False
+
+        until("it goes on", looked)
         until("all", lambda: remote <= target.partitions().keys())
         assert SETTINGS.items() <= topics.configuration(pair.target, pair.remote(names[-1])).items()
     finally:

@@ -55,7 +55,7 @@ def test_records_made_of_headers(pair: Pair, tmp_path: Path) -> None:
             for _ in range(RECORDS // 100):
                 pair.produce(topic, *[Made(b"key", b"value", [("name", bytes(HEADER))])] * 100)
         known = (pair.target, pair.group, pair.remote(topic), 0)
-        service.wait_for("all of them", lambda: (oracle.committed_position(*known) or 0) > RECORDS, 120)
+        service.wait_for("all of them", lambda: (oracle.committed_position(*known) or 0) > RECORDS)
         assert service.worker_pids() == sorted(before)
         copied = len(b"keyfirst") + RECORDS * len(b"keyvaluename") + RECORDS * HEADER
         service.wait_for("counted", lambda: service.metric("mirror_source_bytes_total", topic=topic) == copied)

@@ -1,18 +1,23 @@
-"""Targets of older releases of Kafka, which have no transactions version 2: `data_path: auto` means records there."""
+"""Older releases of Kafka. Targets have no transactions version 2: `data_path: auto` means records there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mirror.demo.brokers import LocalCluster
 from mirror.demo.jvm import SHORT_LIVED
-from tests.harness import oracle
+from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.model import Partition
+from mirror.settings import Cluster
+from tests.harness import oracle, raw_commits, topics
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.service import TAKES_BATCHES, TAKES_RECORDS
+from tests.harness.waiting import until
 from tests.integration.test_data_path import AUTO, await_path
 
 pytestmark = pytest.mark.slow
@@ -43,5 +48,23 @@ def test_records_are_copied_once_through_a_kill_and_no_partition_changes_its_pat
             said = service.find(TOO_OLD)
             assert len(said) in (1, 2), "once for each task"
             assert all("EndTxn needs version 5" in each["reason"] for each in said)
-            assert not [each for name in (TAKES_BATCHES, TAKES_RECORDS) for each in service.find(name)]
+            assert not service.find(TAKES_BATCHES)
+            # A broker that answers late is asked by the batch path, too.
+            assert {each["reason"] for each in service.find(TAKES_RECORDS)} <= {"unsupported"}
     old.assert_settled(topic)
+
+
+def test_the_offsets_of_a_group_are_read_without_naming_its_partitions(old: Pair) -> None:
+    """As a source, they give all that it has: also where a group has none, and not those of topics that are deleted."""
+    topic, deleted, other = (
+        topics.create(old.target, f"{old.prefix}-{name}", 3) for name in ("kept", "deleted", "other")
+    )
+    for each in (topic, deleted, other):
+        raw_commits.commit(old.target, "billing", each, {0: 7, 2: 9}, "mine")
+    topics.delete(old.target, deleted)
+    there = {Partition(each, number): (each, number) for each in (topic, deleted) for number in range(3)}
+    wanted = {Partition(topic, 0): Committed(7, "mine"), Partition(topic, 2): Committed(9, "mine")}
+    with closing(GroupOffsets(Cluster("old", {"bootstrap.servers": old.target}, {}, {}))) as reader:
+        until("offsets of the deleted topic are gone", lambda: reader.all_of("billing", there) == (wanted, {}))
+        assert reader.all_of("absent", there) == ({}, {})
+        assert reader.of("billing", there, stable=True) == (wanted, {}) and reader.gives_metadata

@@ -7,17 +7,25 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.config.load import load
+from mirror.control import flow_leader
+from mirror.control.control_topics import ControlWriter
+from mirror.control.flow_leader import FlowLeader
+from mirror.control.orders import Order, Scope
 from mirror.demo.brokers import LocalCluster
 from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.kafka import clients
+from mirror.kafka.topic_creation import ANY_TIME
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Cluster
 from mirror.text import BUG
@@ -31,7 +39,7 @@ from tests.harness.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-WRITTEN_AGAIN = "control topic was deleted: plan, orders and decisions are written again"
+WRITTEN_AGAIN = "control topic lost records: plan, orders and decisions are written again"
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ class Running:
         # MirrorMaker gives its topics nothing but compaction.
         rolls = "604800000" if letters or kind.startswith("mm2-") else "3600000"
         assert config["segment.ms"] == rolls
+        # Brokers before Kafka 3.6 do not have these keys.
+        assert all(config.get(key, value) == value for key, value in ANY_TIME.items())
 
     def kill_workers(self) -> None:
         """Kill all workers, and wait for new ones, which have to find the plan."""
@@ -129,13 +139,56 @@ def test_the_control_topic_comes_back_with_plan_and_orders(running: Running) -> 
 
 
 def test_tasks_follow_a_control_topic_that_is_longer_than_what_they_had_read(running: Running) -> None:
-    """The new topic's end does not show that it is new: its orders stand at offsets that tasks have read before."""
+    """The new topic's end does not show that it is new: its orders stand at offsets that tasks have read before.
+
+    It is without a plan when the first order is given, which waits for one: a service runs the flow.
+    """
     running.await_progress()
-    running.delete("mirror-control")
-    for paused in (True, False):
-        said = answer("pause" if paused else "resume", "-c", running.service.file, "--topic", running.topic)
-        assert (said["served"], said["waiting"]) == (True, []), said
+
+    def keys() -> list[bytes | None]:
+        return [each.key for each in oracle.read(running.pair.target, running.own("mirror-control")).get(0, [])]
+
+    os.kill(running.service.pid, signal.SIGSTOP)
+    try:
+        topics.delete(running.pair.target, running.own("mirror-control"))
+        with ThreadPoolExecutor() as other:
+            said = other.submit(answer, "pause", "-c", running.service.file, "--topic", running.topic)
+            until("the order", lambda: any((key or b"").startswith(b"order/") for key in keys()))
+            assert answer("status", "-c", running.service.file, code=1)["flows"][0]["state"] == "unknown"
+            decided = other.submit(answer, "resume", "-c", running.service.file, "--skip-lost")
+            os.kill(running.service.pid, signal.SIGCONT)
+            assert obeyed(said.result())
+            assert decided.result()["served"]
+    finally:
+        os.kill(running.service.pid, signal.SIGCONT)
+    assert obeyed(answer("resume", "-c", running.service.file, "--topic", running.topic))
     running.await_progress()
+
+
+def obeyed(said: dict[str, Any]) -> bool:
+    return (said["served"], said["waiting"]) == (True, []) and bool(said["partitions"])
+
+
+def test_what_retention_deletes_from_the_control_topic_is_written_again(running: Running) -> None:
+    """Somebody has given the topic a policy that deletes old records. Its id stays the same."""
+    running.await_progress()
+    target, topic, file = running.pair.target, running.own("mirror-control"), running.service.file
+    before, topic_id, since = running.plans()[-1], topics.topic_id(target, topic), len(running.service.events)
+    topics.configure(target, topic, cleanup_policy="delete")
+    said = {each["what"]: each for each in answer("check", "-c", file)["checks"]}["compaction of mirror's own topics"]
+    assert said["outcome"] == "WARNING" and said["said"].startswith(f"{topic}: "), said
+    topics.remove_records(target, topic, -1)
+    topics.configure(target, topic, cleanup_policy="compact")
+    told = running.service.wait_for_event(WRITTEN_AGAIN, since=since)
+    assert told["orders"] == 1
+    (plan,) = until("the plan", running.plans)
+    assert int(str(plan["generation"])) > int(str(before["generation"]))
+    assert (plan["topics"], plan["leader"]) == (before["topics"], before["leader"])
+    assert topics.topic_id(target, topic) == topic_id
+    running.kill_workers()
+    running.await_progress()
+    shown = {p["topic"]: p["state"] for p in answer("status", "-c", file)["flows"][0]["partitions"]}
+    assert shown == {running.topic: "running", running.paused: "paused"}
 
 
 def test_what_is_missing_is_named_and_comes_back(running: Running, pair: Pair, tmp_path: Path) -> None:
@@ -230,3 +283,19 @@ def test_a_small_queue_of_the_users_takes_many_records(target_cluster: LocalClus
     with closing(OwnTopicWriter(cluster, topic)) as writer:
         writer.write(wanted)
     assert {each.key: each.value for each in oracle.read(target_cluster.bootstrap, topic)[0]} == wanted
+
+
+def test_it_takes_many_orders_too(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the flow leader writes again in one transaction, which may be more than even its own queue takes."""
+    small = {"queue.buffering.max.messages": "5"}
+    properties = clients.transactional_properties
+    monkeypatch.setattr(flow_leader, "transactional_properties", lambda *about: {**properties(*about), **small})
+    (flow,) = load(pair.service(tmp_path).file, {}).flows
+    flow = replace(flow, target=replace(flow.target, producer=small))
+    TopicMonitor(flow).ensure_internal_topics()
+    orders = {Scope("orders", number): Order(number % 2 == 0) for number in range(100)}
+    wanted = {scope.key(): order.encode() for scope, order in orders.items()}
+    ControlWriter(flow).order(orders)
+    FlowLeader(flow, "us")._commit(wanted)
+    found = [(each.key, each.value) for each in oracle.read(pair.target, flow.control_topic)[0]]
+    assert found == [*wanted.items()] * 2

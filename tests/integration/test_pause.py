@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.harness import oracle, topics
-from tests.harness.command import answer, mirror
+from tests.harness.command import answer, decide, mirror
 from tests.harness.configuration import AUTO
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
@@ -40,7 +42,9 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
     service = pair.service(tmp_path)
     with Load(pair.source, {held: 2, free: 2}, rate=300) as load:
         with service:
-            service.wait_for("both copied", lambda: copied(service, held) > 100 < copied(service, free))
+            for topic, number in itertools.product((held, free), (0, 1)):
+                each = partial(copied, service, topic, partition=number)
+                service.wait_for(f"{topic}-{number} copied", lambda each=each: each() > 50)  # type: ignore[misc]
             said = answer("pause", "-c", service.file, "--topic", held)
             assert said == {
                 "flow": pair.flow,
@@ -65,6 +69,7 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
             service.wait_for(
                 "lag is still told", lambda: service.metric("mirror_source_topic_partition_lag", topic=held) > lag + 300
             )
+            service.wait_for("its retention", lambda: service.metric("mirror_retention_used_ratio") > 0)
             left = service.metric("mirror_retention_remaining_seconds")
             assert 0 < RETENTION - left < 600, "of a paused partition, too, though it is not fetched"
             assert 0 < service.metric("mirror_retention_used_ratio") < 600 / RETENTION
@@ -143,22 +148,15 @@ def test_a_decision_lifts_no_pause(pair: Pair, tmp_path: Path) -> None:
             pair.produce(topic, Made(None, b"first"))
             pair.await_same(topic)
         answer("pause", "-c", service.file, "--topic", held)
-        decide = ("resume", "-c", service.file, "--continue")
-        nothing = mirror(*decide)
+        nothing = mirror("resume", "-c", service.file, "--continue")
         assert (nothing.returncode, nothing.stdout.count("\n")) == (0, 1), nothing
         assert "no partition of all topics waits for this decision" in nothing.stdout
-        service.wait_for("idle", lambda: service.metric("mirror_partitions", topic=blocked, state="starting") == 1)
+        service.await_idle(blocked, 1)
         topics.commit(pair.target, pair.group, pair.remote(blocked), {0: 0})
         pair.produce(blocked, Made(None, b"second"))
         service.wait_for_event(BLOCKED, topic=blocked)
         answer("pause", "-c", service.file, "--topic", blocked)
-        said = {}
-
-        def decided() -> bool:
-            said.update(answer(*decide))
-            return bool(said["decided"])
-
-        service.wait_for("decided", decided)
+        said = decide(service, "--continue")
         (line,) = said["decided"]
         assert line.startswith(f"{blocked}-0 stays paused; once it is resumed, it continues after"), line
         assert (said["waiting"], said["served"]) == ([], True)

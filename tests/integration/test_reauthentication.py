@@ -36,7 +36,7 @@ from tests.harness.waiting import PATIENCE, until
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.one_path]
 
 USER, NEW_PASSWORD = "mirror", "of-no-worth-either"
-LASTS = 4_000  # ms for which a login lasts
+LASTS = 6_000  # ms for which a login lasts; clients have the last 15 % of it for the next one
 RECORDS, BATCH = 1_000, 25  # records, and how many of them are in a batch: smaller ones would be merged
 
 
@@ -200,6 +200,7 @@ def test_a_login_that_is_refused_in_a_transaction_discards_it(
     async def revoke(_: BatchTransaction) -> None:
         if not revoked:
             revoked.append(workers.submit(credentials.expire, batches.target, USER))
+            await asyncio.wrap_future(revoked[0])
 
     held = Held(revoke)
     hold(held, "position", monkeypatch)

@@ -133,7 +133,7 @@ def test_a_transaction_that_stays_open_on_the_source_is_told(flow: Pair, service
     service.wait_for("nothing stuck any more", lambda: service.metric(STUCK, **where) == 0)
     flow.await_same(topic)
     until("no reason any more", lambda: (p := reported(service))["held_back"] == 0 and p["reason"] == "")
-    assert "held back" not in service.get("/")[1]
+    service.wait_for("none on the page", lambda: "held back" not in service.get("/")[1])
 
 
 def test_tasks_that_were_killed_are_told_and_counted(flow: Pair, service: Service) -> None:

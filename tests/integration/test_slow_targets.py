@@ -92,7 +92,7 @@ class Owners:
             longest = max(longest, time.monotonic() - begun)
         lagging.brokers[-1].resume()
         for each in waiting:
-            with pytest.raises(OutcomeUnknown, match="REQUEST_TIMED_OUT"):
+            with pytest.raises(OutcomeUnknown, match=r"REQUEST_TIMED_OUT|timed out"):
                 await each
         return longest
 

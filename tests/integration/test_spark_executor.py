@@ -22,7 +22,7 @@ from mirror.spark.security import AUTHENTICATE, BIND, ENCRYPT, SECRET
 from mirror.spark.session import SparkDriver
 from tests.harness import helm
 from tests.harness.spark_cluster import SparkCluster
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE, until
 
 CHART = Path(__file__).parents[2] / "deploy" / "chart"
 
@@ -73,12 +73,12 @@ def test_an_executor_runs_tasks_and_ends_with_the_driver(driver: SparkDriver, tm
         ) as executor,
     ):
         try:
-            until("the executor has joined", lambda: executor.poll() is not None or driver.slots() == 2, 60)
+            until("the executor has joined", lambda: executor.poll() is not None or driver.slots() == 2)
             assert executor.poll() is None, (tmp_path / "executor.log").read_text()
             squares = driver.session.sparkContext.parallelize(range(10), 2).map(lambda each: each * each)
             assert squares.sum() == 285
             driver.session.stop()
-            assert executor.wait(30) == 0, (tmp_path / "executor.log").read_text()
+            assert executor.wait(PATIENCE) == 0, (tmp_path / "executor.log").read_text()
         finally:
             executor.kill()
 

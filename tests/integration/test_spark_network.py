@@ -24,6 +24,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.spark_stranger import given_away, listening
 from tests.harness.together import together
+from tests.harness.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def without_authentication_the_password_can_be_read_and_that_is_said(pair: Pair,
         service.wait_for("copied", lambda: service.metric("mirror_source_records_total") == 1)
         sockets = [socket for socket in listening(service.processes()) if socket.pid == service.jvm_pid]
         assert all(socket.is_loopback for socket in sockets)
-        assert given_away(sockets, PASSWORD) == (True, True)
+        service.wait_for("a stranger reads it", lambda: given_away(sockets, PASSWORD) == (True, True))
         (warning,) = [event["msg"] for event in service.events if "spark." in event["msg"]]
         assert warning.startswith("spark.authenticate is false: whoever reaches Spark's ports can read")
         said = answer("check", "-c", service.file)["checks"]
@@ -120,7 +121,7 @@ def held(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[str, list[
                 break
         yield mark, printed
         child.stdin.close()
-        assert child.wait(60) == 0
+        assert child.wait(PATIENCE) == 0
     finally:
         processes.kill_marked(mark)
         child.wait()
@@ -161,5 +162,5 @@ def a_job_listens_on_loopback_and_shows_nothing_that_a_reference_gave(pair: Pair
 
 
 def fetched(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=PATIENCE) as page:
         return str(page.read().decode())

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import OFFSET_END
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
+from mirror.groups.group_choice import GroupOutcome
+from mirror.groups.group_sync import GroupSync
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
@@ -44,7 +49,7 @@ def await_position(pair: Pair, topic: str, partition: int) -> int:
         at = committed_position(pair.target, pair.group, pair.remote(topic), partition)
         return None if at is None else (at,)
 
-    found = until(f"{pair.alias} has a position in {topic}-{partition}", position, 60)
+    found = until(f"{pair.alias} has a position in {topic}-{partition}", position)
     assert found
     return found[0]
 
@@ -97,6 +102,9 @@ def starts(
         early.produce(topic, record, timestamp=began + number)
     early.produce(topic, *made("side", range(3)), partition=1, timestamp=began)
     gaps = compacted(early)
+    expired = early.topic("expired")
+    early.produce(expired, *made("gone", range(5)))
+    topics.remove_records(source, expired, OFFSET_END)
     starts = {early: "earliest", late: "latest", at: began + 5}
     flows = configuration.together(*(pair.settings({"start": str(start)}) for pair, start in starts.items()))
     settings = {**flows, "spark": {"master": "local[3]"}}
@@ -105,6 +113,12 @@ def starts(
         early.await_same(topic)
         early.await_same(gaps)
         assert [await_position(late, topic, partition) for partition in (0, 1)] == [10, 3]
+        assert await_position(late, expired, 0) == 5
+        # A group that has read all gets the first offset there, before anything is copied.
+        read = ("--flow", late.flow, "--topic", topic, "--partition", 1, "--offset", 3)
+        (translated,) = answer("translate", "-c", service.file, *read)["offsets"]
+        assert (translated["translated"], translated["reason"]) == (0, "")
+        who_has_read_all_reads_the_first_copies(service, early, late, expired)
         # After the newest record there is no offset for a time: that means the end.
         assert await_position(at, topic, 1) == 3
         await_values(at, topic, made("old", range(5, 10)))
@@ -137,6 +151,28 @@ def starts(
     assert oracle.read(source, gaps)[0][-1].offset > len(left), "there were gaps"
     assert topics.configuration(target, early.remote(gaps))["cleanup.policy"] == "compact"
     oracle.assert_positions(source, target, gaps, early.remote(gaps), early.group)
+
+
+def who_has_read_all_reads_the_first_copies(service: Service, early: Pair, late: Pair, topic: str) -> None:
+    """The source's records have expired, and none was copied.
+
+    Where the flow began at the end, there is a position, and the offset is exact. Where it began at the beginning there
+    is none, and nobody knows whether there was one.
+    """
+    group = f"reads-{topic}"
+    topics.commit(early.source, group, topic, {0: 5})
+    found = {each.name: each for each in load(service.file).flows}
+    for pair, outcome, there in ((early, GroupOutcome.UNTRANSLATED, None), (late, GroupOutcome.EXACT, 0)):
+        flow = found[pair.flow]
+        flow = replace(flow, groups=replace(flow.groups, sync=True, include=(group,)))
+        with closing(GroupSync(flow)) as sync:
+            (one,) = sync.round(3600)
+        assert (one.outcome, one.lag, one.committed) == (outcome, 0, there), one
+    new = made("first", range(3))
+    early.produce(topic, *new)
+    for pair in (early, late):
+        await_values(pair, topic, new)
+    assert oracle.next_values(late.target, late.remote(topic), group) == [each.value for each in new]
 
 
 def records_without_a_position_wait_for_a_decision(pair: Pair, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from mirror.timing import SILENCE
 from mirror.wire.cluster import MOST_CONNECTIONS
 from tests.harness import configuration, oracle, topics
 from tests.harness.batch_path import between
-from tests.harness.command import answer
+from tests.harness.command import answer, decide
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, FLOW_RETRYING, OWN_AGAIN, PASSED_OVER, RETRYING, Service
@@ -64,9 +64,7 @@ def cut_source(three_brokers: LocalCluster) -> Iterator[LocalCluster]:
 
 def state(source: LocalCluster, topic: str, number: int = 0) -> tuple[int, list[int]]:
     """Leader and in-sync replicas of a partition, as the first broker sees them: no test stops it."""
-    found = topics.client_of(source.brokers[0].bootstrap).list_topics(topic, timeout=10)
-    partition = found.topics[topic].partitions[number]
-    return partition.leader, sorted(partition.isrs)
+    return topics.replicas(source.brokers[0].bootstrap, topic, number)
 
 
 def test_a_broker_that_is_down_is_not_asked_without_end(
@@ -387,9 +385,13 @@ class Cut:
         found = self.pair.copied(self.topic)
         return [int(record.value or b"") for record in found[0]] if found else []
 
-    def order(self, service: Service, verb: str, *more: str) -> Any:
-        only = ("--flow", self.pair.flow, "--topic", self.topic, "--partition", 0)
-        return answer(verb, "-c", service.file, *only, *more)
+    @property
+    def only(self) -> tuple[str | int, ...]:
+        """The options that name its partition."""
+        return "--flow", self.pair.flow, "--topic", self.topic, "--partition", 0
+
+    def order(self, service: Service, verb: str) -> Any:
+        return answer(verb, "-c", service.file, *self.only)
 
     def choose(self, service: Service) -> None:
         """Check that with `fail` the partition stops, alone, and then choose."""
@@ -397,7 +399,7 @@ class Cut:
         self.pair.produce(self.topic, Made(None, b"other"), partition=1)
         service.wait_for("the other partition goes on", lambda: len(self.pair.copied(self.topic)[1]) == 1)
         assert self.copied() == list(range(150))
-        service.wait_for("reported", lambda: self.order(service, "resume", "--skip-lost")["decided"])
+        decide(service, *self.only, "--skip-lost")
 
     def await_told(self, service: Service) -> None:
         """Wait until the loss is told and counted, and what follows it is copied."""
@@ -522,10 +524,11 @@ def test_a_partition_without_a_leader_is_reported_and_starts_later(
             )
 
         service.wait_for("a report", lambda: has_waited(0.0))
+        since = len(service.events)
         service.wait_for("longer than a task may be silent", lambda: has_waited(3 * SILENCE), PATIENCE + 3 * SILENCE)
         assert service.find("partitions wait for their start")
         assert not any("did not answer" in event["reason"] for event in service.find(FLOW_RETRYING)), service.tail()
-        assert not service.find("partitions without a task"), service.tail()
+        assert not service.find("partitions without a task", since), service.tail()
         last.start()
         pair.await_same(topic)
         assert service.terminate() == 0, service.tail()

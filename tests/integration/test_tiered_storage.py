@@ -10,11 +10,12 @@ import pytest
 
 from mirror.demo.brokers import LocalCluster
 from mirror.demo.kafka_jars import TIER, kafka_jars
+from mirror.text import BUG
 from tests.harness import topics
 from tests.harness.configuration import AUTO, together
 from tests.harness.load import Load, sized
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import BLOCKED, PASSED_OVER, RETRYING, TAKES_RECORDS, Service
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -65,6 +66,6 @@ def test_what_is_in_the_remote_store_is_copied_too(
             assert topics.configuration(pair.target, pair.remote(name))["remote.storage.enable"] == "false"
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
-        assert not [each for each in service.events if each["level"] in ("WARNING", "ERROR")], service.tail()
+        assert not any(map(service.find, (BUG, RETRYING, BLOCKED, PASSED_OVER, TAKES_RECORDS))), service.tail()
     for pair, name in zip(pairs, names, strict=True):
         pair.assert_settled(name)

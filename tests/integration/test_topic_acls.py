@@ -210,7 +210,7 @@ def test_what_mirror_may_not_do_is_said(
     assert found.reason.startswith("backup refuses it: ") and found.reason.endswith("allow Alter on the cluster")
     alter = (ResourceType.BROKER, "kafka-cluster", LIMITED, (AclOperation.ALTER,))
     with topics.allowed(pair.target, *alter):
-        assert [each.outcome for each in sync.round(remotes)] == [AclOutcome.CREATED]
+        until("it may create", lambda: [each.outcome for each in sync.round(remotes)] == [AclOutcome.CREATED])
         until("it is there", lambda: [each.outcome for each in sync.compare(remotes)] == [AclOutcome.IN_STEP])
 
 

@@ -15,12 +15,12 @@ from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.kafka.cluster import ClusterAdmin, Refusals
 from mirror.kafka.topic_configs import TopicConfigAdmin
+from mirror.kafka.topic_creation import ANY_TIME
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.target.timestamps import KEEP
 from mirror.topics.config_rules import EXCLUDED_CONFIGS, EXCLUDED_PREFIXES, Rules
-from mirror.topics.creation import ANY_TIME
 from tests.harness import configuration, topics
-from tests.harness.command import answer, mirror
+from tests.harness.command import answer, decide
 from tests.harness.load import Made, produce
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, Service
@@ -155,7 +155,7 @@ def test_later_changes_are_followed(flows: tuple[Pair, Pair, Service]) -> None:
     await_own(plain, topic, retention_ms=None, cleanup_policy="compact,delete")
     # A key that only the remote topic has is an operator's own. As with MirrorMaker it goes, unless it is in the list.
     since = len(service.events)
-    topics.configure(plain.target, plain.remote(topic), segment_ms=7_000_000)
+    topics.alter(plain.target, plain.remote(topic), segment_ms=7_000_000)
     await_own(plain, topic, segment_ms=None)
     said = "segment.ms removed (was 7000000)"  # the change before it may be told only now
     service.wait_for(said, lambda: any(said in each["changes"] for each in service.find(ALTERED, since, topic=topic)))
@@ -223,7 +223,7 @@ def test_defaults_of_the_source_and_a_list_of_keys(flows: tuple[Pair, Pair, Serv
     other.produce(topic, Made(None, b"x"))
     other.await_same(topic)
     assert "segment.ms" not in own(other.target, other.remote(topic)), "of the list, so not when it is created either"
-    topics.configure(other.target, other.remote(topic), segment_bytes=50_000_000, min_compaction_lag_ms=7)
+    topics.alter(other.target, other.remote(topic), segment_bytes=50_000_000, min_compaction_lag_ms=7)
     unset(other.source, topic, "retention.ms")
     # The source's default stands on the remote topic itself.
     await_own(other, topic, retention_ms=7 * 24 * 3_600_000, min_compaction_lag_ms=0, segment_bytes=50_000_000)
@@ -246,7 +246,7 @@ def test_a_source_topic_that_is_made_again_is_another_one(flows: tuple[Pair, Pai
         lambda: service.metric("mirror_topic_config_round_timestamp_seconds", source=plain.alias) > rounds + 1,
     )
     assert own(plain.target, plain.remote(topic))["retention.ms"] == "900000000", "the old records are kept"
-    assert mirror("resume", "-c", service.file, "--flow", plain.flow, "--topic", topic, "--skip-lost").returncode == 0
+    decide(service, "--flow", plain.flow, "--topic", topic, "--skip-lost")
     await_own(plain, topic, retention_ms=None)
 
 

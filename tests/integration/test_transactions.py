@@ -20,10 +20,13 @@ from tests.harness.waiting import until
 
 pytestmark = pytest.mark.both_paths
 
+READ_COMMITTED, READ_UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+
 
 @contextlib.contextmanager
 def transactional(bootstrap: str) -> Iterator[Producer]:
-    to = producer(bootstrap, transactional_id=f"test-{uuid.uuid4().hex}", message_timeout_ms=30_000)
+    more = {"message_timeout_ms": 30_000, "transaction_timeout_ms": 900_000}  # as long as a broker allows
+    to = producer(bootstrap, transactional_id=f"test-{uuid.uuid4().hex}", **more)
     to.init_transactions(30)
     to.begin_transaction()
     yield to
@@ -33,6 +36,16 @@ def put(to: Producer, topic: str, values: list[bytes], partition: int = 0) -> No
     for value in values:
         to.produce(topic, value, partition=partition)
     assert to.flush(30) == 0
+
+
+def await_stable(bootstrap: str, topic: str) -> None:
+    """Wait until nothing is open on a topic: markers are written a little after the transaction has ended."""
+
+    def is_stable() -> bool:
+        stable, last = (oracle.ends(bootstrap, topic, kind) for kind in (READ_COMMITTED, READ_UNCOMMITTED))
+        return stable == last
+
+    until("the stable ends", is_stable)
 
 
 def values(records: oracle.Records, partition: int = 0) -> list[bytes | None]:
@@ -62,6 +75,7 @@ def test_an_open_transaction_holds_back_what_follows(shared: Pair) -> None:
         assert values(shared.copied(topic)) == [b"before"]
         shared.assert_settled(topic)
         to.commit_transaction(30)
+    await_stable(shared.source, topic)
     shared.await_same(topic)
     assert values(shared.copied(topic)) == [b"before", b"open 1", b"open 2", b"after"]
     shared.assert_settled(topic)
@@ -73,6 +87,7 @@ def test_an_aborted_transaction_lets_go_of_what_follows(shared: Pair) -> None:
         put(to, topic, [b"never"] * 10)
         shared.produce(topic, Made(None, b"after"))
         to.abort_transaction(30)
+    await_stable(shared.source, topic)
     shared.await_same(topic)
     assert values(shared.copied(topic)) == [b"after"]
 
@@ -113,7 +128,6 @@ def more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: Path) 
         service.wait_for(
             "positions after the markers",
             lambda: [oracle.committed_position(*known, number) for number in range(4)] == [2] * 4,
-            60,
         )
     pair.assert_settled(topic)
 
@@ -127,11 +141,8 @@ def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_se
             put(to, topic, [b"never"] * 5, 0)
             put(to, topic, [b"never"] * 5, 1)
             to.abort_transaction(30)
-    # The markers are written a little after the transaction has ended.
-    until(
-        "the stable ends of the source",
-        lambda: oracle.ends(shared.source, topic, IsolationLevel.READ_COMMITTED) == {0: 19, 1: 18},
-    )
+    await_stable(shared.source, topic)
+    assert oracle.ends(shared.source, topic, READ_COMMITTED) == {0: 19, 1: 18}
     shared.await_same(topic)
     lag = "mirror_source_topic_partition_lag"
     shared_service.wait_for(
@@ -145,10 +156,12 @@ def test_a_transaction_that_hangs_on_the_target_is_waited_for(shared: Pair, shar
 
 
 def it_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
-    """It hangs as if its markers were lost. Copying waits, because the next transaction would end this one as well."""
-    topic = shared.topic(f"hanging-{held}")
-    remote = shared.remote(topic)
-    until("the remote topic", lambda: topics.partitions(shared.target, remote))
+    """It hangs as if its markers were lost. Copying waits, because the next transaction would end this one as well.
+
+    It has to be there before the partition is taken over, which the batch path does at once.
+    """
+    name = f"hanging-{held}"
+    remote = topics.create(shared.target, shared.remote(shared.prefix + name))
     with transactional(shared.target) as to:
         if held == "records":
             put(to, remote, [b"never"])
@@ -159,9 +172,12 @@ def it_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
             member = Consumer({"bootstrap.servers": shared.target, "group.id": shared.group})
             to.send_offsets_to_transaction([TopicPartition(remote, 0, 0)], member.consumer_group_metadata(), 30)
             member.close()
+        topic = shared.topic(name)
         shared.produce(topic, Made(None, b"one"))
-        said = shared_service.wait_for_event(RETRYING, topic=topic)
-        assert f"held by an open transaction{whose}" in said["reason"]
+        reason = f"held by an open transaction{whose}"
+        shared_service.wait_for(
+            "told", lambda: any(reason in each["reason"] for each in shared_service.find(RETRYING, topic=topic))
+        )
         assert oracle.count(shared.copied(topic)) == 0
         to.abort_transaction(30)
     shared.await_same(topic)

@@ -21,8 +21,9 @@ from mirror.commands.translate import translate
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.groups.map_cleaner import MapCleaning
+from mirror.groups.seen import RECREATED
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import RECREATED, Translator
+from mirror.groups.translator import Translator
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.target.offset_map import EVERY

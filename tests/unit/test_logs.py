@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -30,7 +31,14 @@ def test_text() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("a=b", '"a=b"'), ('say "x"', '"say \\"x\\""'), ("two\nlines", '"two lines"'), ("日本", "日本"), (1.5, "1.5")],
+    [
+        ("a=b", '"a=b"'),
+        ('say "x"', '"say \\"x\\""'),
+        ("two\nlines", '"two lines"'),
+        ("日本", "日本"),
+        ("\x1b[2J", "?[2J"),
+        (1.5, "1.5"),
+    ],
 )
 def test_text_values_that_need_quotes_get_them(value: object, shown: str) -> None:
     assert TextFormatter().format(record(v=value)).endswith(f" plan v={shown}")
@@ -111,6 +119,19 @@ def test_only_so_many_warnings_are_remembered() -> None:
         assert repetitions.filter(warning(number=number))
     assert not repetitions.filter(warning(number=REMEMBERED))
     assert repetitions.filter(warning(number=0)), "forgotten"
+
+
+def test_what_is_remembered_of_a_warning_is_short() -> None:
+    """Somebody else may have written what stands in its fields."""
+    repetitions = Repetitions(Clock())
+    huge = "x" * 2**20 + "\ud800"
+    tracemalloc.start()
+    try:
+        assert all(repetitions.filter(warning(key=f"{huge}{number}")) for number in range(20))
+        assert tracemalloc.get_traced_memory()[0] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert not repetitions.filter(warning(key=f"{huge}0"))
 
 
 def test_a_value_is_new_when_it_differs_from_the_last_one() -> None:

@@ -15,9 +15,8 @@ from mirror.kafka.clients import group_reader
 from mirror.model import Partition, Position, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-from mirror.target.fencing import as_owner
-from mirror.target.position_reader import PositionReader, to_commit
-from mirror.target.record_transactions import TransactionSession
+from mirror.target.fencing import commit_as_owner
+from mirror.target.position_reader import PositionReader
 
 MOVED = "records came to the copy meanwhile: MirrorMaker, or somebody else, still writes to it"
 
@@ -83,23 +82,18 @@ class _One:
 
     def commit(self, offset: int, reported: Position | None, end: int) -> str:
         """Commit a position, unless there is one as far by now or the copy has grown. Returns the reason if not."""
-        if not self._flow.exactly_once:
-            wanted, reason = self._wanted(offset, reported, end)
-            if not reason:
-                self._positions.commit(to_commit(wanted, *self._remote))
-            return reason
+        reason = ""
 
-        def commit(session: TransactionSession) -> str:
-            wanted, reason = self._wanted(offset, reported, end)
-            if not reason:
-                session.commit_position(wanted)
-            return reason
+        def choose(ours: Position | None) -> Position | None:
+            nonlocal reason
+            wanted, reason = self._wanted(ours, offset, reported, end)
+            return None if reason else wanted
 
-        return as_owner(self._flow, self._partition, self._topic, self._positions, self._member, commit)
+        commit_as_owner(self._flow, self._partition, self._topic, self._positions, self._member, choose)
+        return reason
 
-    def _wanted(self, offset: int, reported: Position | None, end: int) -> tuple[Position, str]:
-        """The position to commit, and what stands against that."""
-        ours = self._positions.load(*self._remote)
+    def _wanted(self, ours: Position | None, offset: int, reported: Position | None, end: int) -> tuple[Position, str]:
+        """The position to commit in place of `ours`, and what stands against that."""
         wanted = position(offset, reported, self._topic, ours)
         if ours is not None and not ours.is_handed_back and not (ours.topic_id and ours.offset < offset):
             return wanted, OURS

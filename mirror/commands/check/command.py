@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from confluent_kafka import KafkaException, libversion
 
 from mirror.commands.check.findings import Check
 from mirror.commands.check.flow_checks import FlowChecks
 from mirror.commands.check.inspection import Description, Inspector
-from mirror.errors import ClusterAway, SetupError, TokenProviderUnusable, TransformUnusable
+from mirror.errors import ClusterAway, FlowError, SetupError, TokenProviderUnusable, TransformUnusable
 from mirror.kafka.librdkafka_log import unchecked
 from mirror.service_settings import Settings, Spark
 from mirror.settings import Cluster, Flow
@@ -53,9 +53,20 @@ def check(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
             yield Check(flow.name, "configuration", "WARNING", each.said, each.remedy)
         yield from _transforms(flow)
         if {flow.source.alias, flow.target.alias} <= inspectors.keys():
-            yield from FlowChecks(flow, inspectors).all()
+            yield from _flow(flow, inspectors)
         else:
             yield Check(flow.name, "flow", "FAILED", "not checked, for one of its clusters is not reached")
+
+
+def _flow(flow: Flow, inspectors: Mapping[str, tuple[Inspector, Description]]) -> Iterator[Check]:
+    """Check a flow. If a cluster is gone by now, or its plan can't be read, the findings of other flows still count."""
+    try:
+        found = FlowChecks(flow, inspectors)
+    except (ClusterAway, FlowError, KafkaException) as error:
+        said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        yield Check(flow.name, "flow", "FAILED", f"not checked: {said}")
+        return
+    yield from found.all()
 
 
 def _java() -> Check:

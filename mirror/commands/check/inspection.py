@@ -61,7 +61,7 @@ class Inspector(ClusterAdmin):
     def describe(self) -> Description:
         """The cluster's id, its brokers, and our permissions on it."""
         future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT)
-        found = self._ask(future.result)
+        found = self._answer(future)
         nodes = sorted(found.nodes, key=lambda node: node.id)
         brokers, addresses = tuple(node.id for node in nodes), tuple((node.host, node.port) for node in nodes)
         return Description(str(found.cluster_id), brokers, addresses, _operations(found.authorized_operations))
@@ -139,7 +139,7 @@ class Inspector(ClusterAdmin):
         newest: dict[str, int] = {}
         for partition, future in self._admin.list_offsets(asked, request_timeout=TIMEOUT).items():
             try:
-                found = self._ask(future.result).timestamp
+                found = self._answer(future).timestamp
             except KafkaException:
                 continue
             newest[partition.topic] = max(newest.get(partition.topic, -1), found)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mirror.commands.check.findings import Finding
 from mirror.naming import some_of
+from mirror.target.timestamps import CLEANUP
 from mirror.wire.features import Features
 from mirror.wire.transactional import NEEDED_LEVEL, TRANSACTION_VERSION
 
@@ -23,6 +24,7 @@ METADATA_VERSION = "metadata.version"
 HAVE_LEVELS = 22  # metadata.version of the first brokers (4.0) that support it
 VERIFICATION = "transaction.partition.verification.enable"
 NEW = "topics to be created"
+COMPACT = "compact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,21 @@ def replication(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) ->
         "records, and mirror does not copy them again",
         "set unclean.leader.election.enable=false, on the topics or by the brokers' default",
         "not allowed",
+    )
+
+
+def compaction(policies: Mapping[str, str]) -> Finding:
+    """Check that nothing deletes old records of mirror's own topics, whose `policies` are these by name.
+
+    The newest record of a key counts for as long as there is no other, so that only compaction may remove records.
+    """
+    return _finding(
+        "compaction of mirror's own topics",
+        [name for name, policy in policies.items() if policy != COMPACT],
+        f"have another {CLEANUP} than {COMPACT}: plans, orders, decisions and what offsets are translated with are "
+        "deleted once they are old",
+        f"set {CLEANUP}={COMPACT} on them (kafka-configs.sh)",
+        "nothing is deleted because it is old",
     )
 
 
@@ -138,14 +155,15 @@ def transactions(brokers: Collection[Features], bootstrap: str) -> Finding:
         return Finding(what, "WARNING", f"the brokers do not tell {TRANSACTION_VERSION}", remedy)
     able = [broker for broker in brokers if broker.supported.get(METADATA_VERSION, 0) >= HAVE_LEVELS]
     if not able:
-        return Finding(what, "OK", f"brokers before Kafka 4.0 have no {TRANSACTION_VERSION}")
+        said = f"brokers before Kafka 4.0 have no {TRANSACTION_VERSION}; records are copied one by one"
+        return Finding(what, "OK", said)
     level = min(broker.finalized.get(TRANSACTION_VERSION, 0) for broker in able)
     if level >= NEEDED_LEVEL:
         return Finding(what, "OK", f"{TRANSACTION_VERSION} is {level}")
     said = (
         f"{TRANSACTION_VERSION} is {level}, as after an upgrade: when a transaction has timed out or was fenced, "
         "brokers lack the second guard against requests that come late. mirror's own guard stays: it discards a "
-        "producer after any failure"
+        "producer after any failure. Records are copied one by one"
     )
     command = f"kafka-features.sh --bootstrap-server {bootstrap} upgrade --feature {TRANSACTION_VERSION}={NEEDED_LEVEL}"
     return Finding(what, "WARNING", said, command)

@@ -66,6 +66,9 @@ class TargetChecks:
         remote = {name: existing[name] for name in self._remote if name in existing}
         factor = self._flow.replication_factor
         yield from safety.replication(internal, {**remote, safety.NEW: self._default(factor, broker)})
+        compacted = set(self._flow.own_topics) - {self._flow.dead_letter_topic}
+        policies = {name: configs.get(name, {}).get(timestamps.CLEANUP) for name in compacted}
+        yield safety.compaction({name: policy for name, policy in policies.items() if policy is not None})
         if hidden:
             said = f"min.insync.replicas and unclean elections are not known for {some_of(sorted(hidden))}"
             yield Finding("topic settings on the target", "WARNING", said, "allow DescribeConfigs on them")

@@ -165,7 +165,7 @@ COPYING = (
         "poll",
         "not needed",
         "",
-        "batch_max_records, batch_max_bytes and transaction_linger_max bound mirror's transactions",
+        "batch_max_bytes and transaction_linger_max bound transactions; record by record also batch_max_records",
     ),
     S(
         "transaction.boundary.interval.ms",

@@ -21,16 +21,16 @@ from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Plan
 from mirror.control.reported_positions import newest_positions
 from mirror.control.reports import Report
-from mirror.errors import ConfigError, MirrorError
+from mirror.errors import ConfigError, MirrorError, Superseded
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.own_topic_producer import BY_KEY
+from mirror.kafka.topic_creation import create
 from mirror.model import Partition, Position, remote_partitions
 from mirror.service.own_topics import own_topic
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Recorded, Written
-from mirror.target.position_reader import PositionReader, to_commit
 from mirror.text import plural
 
 NOT_READ_BACK = "it was written, but can't be read back: does somebody else write to the topic?"
@@ -105,10 +105,22 @@ class _Command:
         results = select(flow, known, options.overwrite)
         if not options.dry_run:
             results = self._write(results)
-            flow_leader.check_still_leading()  # raises if a service has been started meanwhile
-            self._give_up(results, known)
+            self._check_stopped(flow_leader, " but not marked")
+            results = self._give_up(results, known)
+            if not flow.exactly_once:  # nobody is fenced, so a mark may stand where a service has copied on
+                self._check_stopped(flow_leader)
         shown = sorted(results, key=lambda each: each.partition)
         return HandBack(flow.name, self._topic, options.dry_run, needed(flow), shown)
+
+    def _check_stopped(self, flow_leader: FlowLeader, how: str = "") -> None:
+        """Raises MirrorError if a service was started since positions were written. `how` says more of these."""
+        try:
+            flow_leader.check_still_leading()
+        except Superseded as error:
+            raise MirrorError(
+                f"flow {self._flow.name}: a service was started meanwhile; positions were written to "
+                f"{self._topic}{how}: stop it and hand back again before MirrorMaker starts"
+            ) from error
 
     def _say(self, text: str) -> None:
         click.echo(f"{self._flow.name}: {text}", file=self._progress)
@@ -193,7 +205,7 @@ class _Command:
         """Write what can be handed back, read it back, and say what has become of each partition."""
         wanted = {each.partition: each.position or 0 for each in results if each.outcome == "would be handed back"}
         self._say(f"writing {plural(len(wanted), 'position')} to {self._topic}")
-        refused = self._target.create_topics([own_topic(self._flow, self._topic)])
+        refused = create(self._target, [own_topic(self._flow, self._topic)])[0]
         if refused:
             raise MirrorError(f"{self._topic} can't be created: {refused[self._topic].str()}")
         key = {each: connect_offsets.key(self._connector, self._flow.source.alias, each) for each in wanted}
@@ -204,14 +216,12 @@ class _Command:
             each if each.partition not in wanted else _read_back(each, written.get(each.partition)) for each in results
         ]
 
-    def _give_up(self, results: Sequence[HandBackResult], known: Known) -> None:
-        """Mark mirror's positions as handed back. A mirror that is started later then blocks these partitions."""
-        with closing(PositionReader(self._flow.target, self._flow.group, self._flow.control_topic)) as positions:
-            for each in results:
-                ours = known.positions.get(each.partition)
-                if each.outcome == "handed back" and each.remote is not None and ours is not None:
-                    handed_back = ours.handed_back(known.plan.known[each.partition.topic].remote_id or ours.remote_id)
-                    positions.commit(to_commit(handed_back, *each.remote))
+    def _give_up(self, results: Sequence[HandBackResult], known: Known) -> list[HandBackResult]:
+        """Mark mirror's positions as handed back, and say what has become of each partition then."""
+        count = sum(each.outcome == "handed back" for each in results)
+        label = f"{self._flow.name}: marking positions"
+        with click.progressbar(length=count, label=label, file=self._progress, show_pos=True) as bar:
+            return ending.give_up(self._flow, results, known, lambda: bar.update(1))
 
 
 def _read_back(result: HandBackResult, written: Recorded | None) -> HandBackResult:

@@ -7,10 +7,10 @@ from itertools import groupby
 from mirror.commands.plan.dry_run import DryRun
 from mirror.commands.text_table import Cell, table
 from mirror.commands.topic_changes import change_lines, obstacle_lines
+from mirror.kafka.topic_creation import ANY_TIME
 from mirror.naming import some_of
 from mirror.target.timestamps import KEEP, REASON
 from mirror.text import number, plural
-from mirror.topics.creation import ANY_TIME
 
 NOT_SHOWN = ANY_TIME | KEEP  # settings that every remote topic gets
 

@@ -18,6 +18,7 @@ from mirror.control.plan import Plan, merge_initial_partitions
 from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.topic_creation import ANY_TIME
 from mirror.model import Partition, Position, Topic
 from mirror.naming import ReplicationPolicy
 from mirror.service.topic_monitor import Changes, TopicMonitor
@@ -33,7 +34,6 @@ from mirror.topic_selection import LeftOut
 from mirror.topic_transform import transform_of
 from mirror.topics.acl_sync import AclStatus
 from mirror.topics.config_sync import TopicConfig
-from mirror.topics.creation import ANY_TIME
 from mirror.unmatched_entries import groups_match_nothing, matches_nothing
 
 

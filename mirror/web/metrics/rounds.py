@@ -7,14 +7,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from mirror.status.acl_overview import acls_view
 from mirror.status.config_overview import configs_view
 from mirror.status.flow_status import FlowStatus
-from mirror.status.group_overview import groups_view
+from mirror.status.group_overview import GROUP_OUTCOMES, groups_view
 from mirror.web.metrics.labels import FLOW, GROUP
 
+SERIES_MAX = 1_000  # groups of a flow that have series of their own: clients may take another group at each start
 BEFORE = "; before the first one, when the flow leader began with them"
 
 
 class GroupMetrics:
-    """One series for each consumer group of a flow, and outcome."""
+    """One series for each consumer group of a flow, and outcome; in all at most for SERIES_MAX groups, by name."""
 
     def __init__(self) -> None:
         self.lag = GaugeMetricFamily(
@@ -22,7 +23,8 @@ class GroupMetrics:
         )
         self.partitions = GaugeMetricFamily(
             "mirror_group_partitions",
-            "Partitions of the consumer group by what became of its offset.",
+            "Partitions of the consumer group by what became of its offset. Without a group: of all groups that "
+            "have no series of their own.",
             labels=(*GROUP, "outcome"),
         )
         self.synced = GaugeMetricFamily(
@@ -30,6 +32,11 @@ class GroupMetrics:
             "When all offsets of the consumer group, in topics that are mirrored, last stood on the target.",
             labels=GROUP,
             unit="seconds",
+        )
+        self.others = GaugeMetricFamily(
+            "mirror_groups_without_series",
+            f"Consumer groups that have no series of their own: all but a flow's first {SERIES_MAX:,}, by name.",
+            labels=FLOW,
         )
         self.round = GaugeMetricFamily(
             "mirror_group_round_timestamp_seconds",
@@ -43,8 +50,16 @@ class GroupMetrics:
         if status.groups is None:
             return
         self.round.add_metric(status.labels, status.groups.at)
-        view = groups_view(status.groups)
-        for group in view.groups:
+        if not status.groups.has_ended:
+            return
+        # An empty label is none to Prometheus, so a group without a name must not have a series beside the sum.
+        groups = sorted(groups_view(status.groups).groups, key=lambda group: not group.group)
+        others = groups[SERIES_MAX:]
+        self.others.add_metric(status.labels, len(others))
+        for outcome in GROUP_OUTCOMES if others else ():
+            number = sum(group.partitions_by_outcome[outcome] for group in others)
+            self.partitions.add_metric((*status.labels, "", outcome), number)
+        for group in groups[:SERIES_MAX]:
             labels = (*status.labels, group.group)
             if group.lag is not None:
                 self.lag.add_metric(labels, group.lag)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mirror import varints
 from mirror.batches.codecs import LZ4, NONE
 from mirror.batches.fitting import misfit
-from mirror.batches.headers import CRC_FROM, HEADER, LOG_APPEND_TIME, TRANSACTIONAL, RecordBatch, walk
+from mirror.batches.headers import CRC_FROM, HEADER, LENGTH_FROM, LOG_APPEND_TIME, TRANSACTIONAL, RecordBatch, walk
 from mirror.batches.merging import SMALL, merged
 from mirror.batches.records import Content, records
 from mirror.errors import Malformed
@@ -90,6 +90,17 @@ def test_a_run_becomes_one_batch(counts: list[int], first: int) -> None:
         at += count
     (batch,) = merge(data, first)
     assert (batch.first, batch.last, batch.records) == (first, at - 1, sum(counts)) and len(batch.data) < len(data)
+
+
+def test_a_batch_whose_length_is_negative_is_not_merged() -> None:
+    """It leads from the end of the data back to its beginning, or the other way, to bytes that make a batch there."""
+    first, second = small(0, 2), small(2, 2)
+    data = bytearray(first + second)
+    struct.pack_into(">i", data, 8, -LENGTH_FROM - len(second))
+    struct.pack_into(">i", data, len(first) + 8, len(data) + len(second) - LENGTH_FROM)
+    assert merged(memoryview(bytearray(data)), 0, ALL, LARGEST) == data
+    with pytest.raises(Malformed):
+        merge(bytes(data))
 
 
 # Lengths at which a record's own length takes one more byte, or is not written by a table; and any time.

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import OffsetSpec
 
+from mirror.commands import decide
 from mirror.commands.decide import DecisionOutcome, is_unable, line, obeys, waiting
 from mirror.commands.status import ReportedPartition
 from mirror.control.decisions import Choice, Decision, Incident
 from mirror.control.orders import Scope
+from mirror.errors import ClusterAway, ConfigError
+from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from tests.unit.control.test_reports import report
+from tests.unit.test_naming import flow
 
 GONE, LOST = Incident("position_missing", "id", "remote", 7), Incident("deleted", "id", "remote", 7)
 
@@ -93,3 +99,34 @@ def test_a_task_may_say_that_it_can_t_follow_a_decision() -> None:
         "a->b: not obeyed in time (t-1): they will when they can, see mirror status",
     ]
     assert said.as_dict()["unable"] == {"t-0": "it can't be told"}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ({"t-0": 5}, {"t-0": 9}, None),
+        ({"t-0": 7}, {"t-0": 9}, (ConfigError, "primary has offsets 7 to 9 of t-0")),
+        ({"t-0": 5}, {}, (ClusterAway, "primary.*t-0 are not known")),
+        ({}, {"t-0": 9}, (ClusterAway, "primary.*t-0 are not known")),
+    ],
+)
+def test_an_outage_is_not_told_as_a_wrong_offset(
+    first: dict[str, int],
+    last: dict[str, int],
+    expected: tuple[type[Exception], str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition without a leader has no offsets to tell."""
+    answers = iter((first, last))
+
+    def offsets(_: ClusterAdmin, asked: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
+        answer = next(answers)
+        return {each: answer[str(each)] for each in asked if str(each) in answer}
+
+    monkeypatch.setattr(ClusterAdmin, "offsets", offsets)
+    if expected is None:
+        decide._check_offset(flow(), [Partition("t", 0)], 6)
+        return
+    error, said = expected
+    with pytest.raises(error, match=said):
+        decide._check_offset(flow(), [Partition("t", 0)], 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from mirror import api
 from mirror.cli import cli
 from mirror.commands import translate as module
 from mirror.config.load import load
-from mirror.errors import MirrorError
+from mirror.errors import ConfigError, MirrorError
+from mirror.groups import selected
 from mirror.groups.group_offsets import Committed, Found
 from mirror.groups.translated import Translation
 from mirror.model import Partition
@@ -36,12 +38,16 @@ class Translator:
 
     def refresh(self, partitions: list[Partition]) -> None:
         """Nothing is read."""
+        assert all(each.topic == "orders" for each in partitions)
 
     def remote(self, topic: str) -> str:
         return f"primary.{topic}"
 
     def to_downstream(self, partition: Partition, offset: int) -> Translation:
         return Translation(partition, self.remote(partition.topic), offset, offset + 10)
+
+    def to_upstream(self, partition: Partition, offset: int) -> Translation:
+        return Translation(partition, self.remote(partition.topic), offset, offset - 10)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -116,3 +122,61 @@ def test_a_group_without_offsets_is_exit_1(path: Path, monkeypatch: pytest.Monke
     assert isinstance(error, MirrorError) and error.exit_code == 1
     assert "group billing has no offsets of mirrored topics on primary: check its name" in str(error)
     assert "with --reverse it is looked for on backup" in str(error)
+
+
+HELD = Partition("held", 0)
+LONG = "x" * 245
+SHARED = CONFIG.replace(
+    "topics: [orders]", 'topics: ["o.*s", held, "x.*"], topic_settings: {held: {remote_topic: primary.orders}}'
+)
+WHY = "the topic is not mirrored: its remote topic would be primary.orders, which holds the copy of orders"
+TOO_LONG = "the topic is not mirrored: the name of its remote topic would have more than"
+
+
+@pytest.fixture
+def shared(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One topic would have the remote topic of another one, and the name of a third one's would be too long."""
+    path.write_text(SHARED)
+    monkeypatch.setattr(Admin, "partitions", lambda _: {"orders": 1, "held": 1, "other": 1, LONG: 1})
+    plan = SimpleNamespace(holders={"primary.orders": "orders"})
+    monkeypatch.setattr(selected, "newest_plan", lambda _: (plan, None))
+    return path
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Partition]:
+    """Of which partitions the group's offsets are asked for. It has one in each."""
+    partitions: list[Partition] = []
+
+    def offsets_of(cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
+        partitions.extend(names)
+        return dict.fromkeys(names, Committed(17, "")), {}
+
+    monkeypatch.setattr(module, "offsets_of", offsets_of)
+    return partitions
+
+
+def test_of_a_group_a_topic_whose_remote_topic_cannot_have_its_name_is_a_row(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offsets of its other topics are translated all the same."""
+    partitions = asked(monkeypatch)
+    ended = run(shared, "--json")
+    assert ended.exit_code == 1 and sorted(partitions) == [HELD, ORDERS[0], (LONG, 0)]
+    held, orders, long = json.loads(ended.stdout)["offsets"]
+    assert (orders["translated"], orders["reason"]) == (27, "")
+    assert (held["offset"], held["translated"], held["remote"], held["reason"]) == (17, None, "", WHY)
+    assert long["translated"] is None and long["reason"].startswith(TOO_LONG)
+    assert WHY in run(shared).stdout
+
+
+def test_on_the_target_its_name_is_the_other_topic_s(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = asked(monkeypatch)
+    ended = run(shared, "--json", "--reverse")
+    assert ended.exit_code == 0 and partitions == [ORDERS[0]]
+    assert [each["translated"] for each in json.loads(ended.stdout)["offsets"]] == [7]
+
+
+def test_an_offset_of_such_a_topic_is_bad_use(shared: Path) -> None:
+    arguments = ["translate", "-c", str(shared), "--topic", "held", "--partition", "0", "--offset", "17"]
+    error = CliRunner().invoke(cli, arguments).exception
+    assert isinstance(error, ConfigError) and "does not mirror topic held: its remote topic would be" in str(error)

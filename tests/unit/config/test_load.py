@@ -16,11 +16,12 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from mirror import service_settings, settings
 from mirror.config import flow_model
 from mirror.config import model as config_model
+from mirror.config.explain import Explainer
 from mirror.config.librdkafka import servers
 from mirror.config.load import json_schema, load
 from mirror.config.value_types import seconds, size, start
@@ -146,6 +147,16 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tab": (GOOD + "http:\n\tport: 1\n", "8: ", ("bad YAML", "in quotes")),
     "two documents": (GOOD + "---\na: 1\n", "7: ", ("bad YAML", "single document")),
     "control character": (GOOD + "log: \x07\n", "7: ", ("bad YAML", "control character", "escaped")),
+    "half of a surrogate pair": (
+        cluster(r'client.id: "\ud800"'),
+        "4: clusters.primary.client.id: ",
+        ("the value holds a NUL, or what is not Unicode text",),
+    ),
+    "NUL in a secret": (cluster(r'sasl.password: "a\0b"'), "4: clusters.primary.sasl.password: ", ("holds a NUL",)),
+    "NUL in a host": (GOOD + 'http: {host: "a\\0b"}\n', "7: http.host: ", ("holds a NUL",)),
+    "key that is no text": (GOOD + '"\\ud800": 1\n', "7: …: ", ("the key holds a NUL, or what is not Unicode",)),
+    "property that is no text": (cluster(r'"\ud800": 1'), "4: clusters.primary.…: ", ("the key holds a NUL",)),
+    "escape beyond Unicode": (GOOD + '"\\UFFFFFFFF": 1\n', "1: ", ("can't be read", "too large")),
     "alias in itself": ("clusters: &a [*a]\n", "1: ", ("nested too deeply",)),
     "nested deeply": ("[" * 5000, "1: ", ("nested too deeply",)),
     "nested aliases": (laughs("[{}]"), "8: ", ("aliases repeat", "more than 100,000 times")),
@@ -645,7 +656,7 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasks": (GOOD + "    tasks_max: 0\n", "7: flows[0].tasks_max: ", ("from 1 to 10000, or null",)),
     "group empty": (GOOD + '    group: ""\n', "7: flows[0].group: ", ("1 to 249 characters",)),
     "group blank": (GOOD + '    group: " g"\n', "7: flows[0].group: ", ("blank at its beginning",)),
-    "group with NUL": (GOOD + '    group: "g\\0h"\n', "7: flows[0].group: ", ("1 to 249 characters",)),
+    "group with NUL": (GOOD + '    group: "g\\0h"\n', "7: flows[0].group: ", ("the value holds a NUL",)),
     "group too long": (GOOD + f"    group: {'g' * 250}\n", "7: flows[0].group: ", ("1 to 249 characters",)),
     "lag": (GOOD + "    offset_lag_max: -1\n", "7: flows[0].offset_lag_max: ", ("from 0 to",)),
     "refresh too often": (
@@ -840,6 +851,23 @@ def test_a_shown_value_is_short_and_harmless_to_a_terminal(tmp_path: Path) -> No
     ]
 
 
+def test_a_variable_of_another_encoding_is_refused_unless_a_later_file_wins(tmp_path: Path) -> None:
+    text = cluster("sasl.password: ${env:PASSWORD}")
+    (problem,) = refused(tmp_path, text, PASSWORD=os.fsdecode(b"Hunt\xfcr"))
+    assert problem.startswith("config.yaml:4: clusters.primary.sasl.password: the value holds a NUL, or what is not")
+    assert "Hunt" not in problem
+    later = tmp_path / "later.yaml"
+    later.write_text("clusters: {primary: {sasl.password: other}}")
+    load([tmp_path / "config.yaml", later], {"PASSWORD": "\udcfc"})
+
+
+def test_an_error_of_the_whole_file_is_explained() -> None:
+    with pytest.raises(ValidationError) as caught:
+        config_model.RootModel.model_validate({"\ud800": 1})
+    (problem,) = map(Explainer(lambda _: False), caught.value.errors())
+    assert problem.location == () and "a valid string" in problem.text
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff" + GOOD) == read(tmp_path, GOOD)
 
@@ -896,7 +924,7 @@ def test_defaults(tmp_path: Path) -> None:
         "tasks_max": None,
         "offset_lag_max": 100,
         "compression": "none",
-        "data_path": "records",
+        "data_path": "auto",
         "batch_max_records": 20_000,
         "batch_max_bytes": 16 * 1024 * 1024,
         "transaction_linger_max": 0.005,
@@ -1019,7 +1047,7 @@ def test_scalars_become_librdkafka_text_as_they_are_written(tmp_path: Path) -> N
     assert source.properties == {
         "bootstrap.servers": "localhost:9092",
         "socket.keepalive.enable": "true",
-        "allow.auto.create.topics": "false",
+        "allow.auto.create.topics": "False",
         "sasl.password": "0123",
         "sasl.username": "1e5",
         "client.id": "1.50",
@@ -1027,6 +1055,19 @@ def test_scalars_become_librdkafka_text_as_they_are_written(tmp_path: Path) -> N
     }
     assert source.consumer == {"fetch.min.bytes": "1"}
     assert source.producer == {"linger.ms": "0.5"}
+
+
+def test_a_text_may_look_like_a_boolean(tmp_path: Path) -> None:
+    flow = read(
+        tmp_path, cluster("sasl.password: TRUE") + "    topics: [True, FALSE, t]\n    exactly_once: FALSE\n"
+    ).flows[0]
+    assert (flow.topics, flow.exactly_once) == (("True", "FALSE", "t"), False)
+    assert flow.source.properties["sasl.password"] == "TRUE"
+
+
+@pytest.mark.parametrize("written", ["true", "True", "TRUE", '"true"'])
+def test_booleans_are_written_in_any_case(tmp_path: Path, written: str) -> None:
+    assert read(tmp_path, GOOD + f"    append_to_existing: {written}\n").flows[0].append_to_existing is True
 
 
 def test_merge_keys_share_properties(tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
         "sync_acls_interval": 7.0, "sync": True, "checkpoints": False, "include": ["x"], "interval": 7.0,
         "enabled": True, "topic": "x", "connector": "x", "transaction_linger_max": 7.0, "producer_idle_timeout": 7.0,
         "open_transaction_warn_after": 7.0, "append_to_existing": True, "on_data_loss": "skip",
-        "on_poison_record": "skip", "throttle": 7_000, "data_path": "auto",
+        "on_poison_record": "skip", "throttle": 7_000, "data_path": "records",
     }  # fmt: skip
     running = root(tmp_path, BASE)
     for section, keys in EFFECTS.items():

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mirror.control import other_flows
-from mirror.control.cluster_plans import ControlTopic
 from mirror.control.conflicts import ConflictingFlow, Key, Note, OwnFlow, lineage
 from mirror.control.control_topics import PLAN_KEY
+from mirror.control.observed_topics import ControlTopic
 from mirror.control.other_flows import ConflictGuard, OthersView
 from mirror.control.plan import Lineage, Plan, merge_initial_partitions
 from mirror.control.statement import Statement

@@ -249,6 +249,14 @@ def test_a_flow_that_copies_takes_precedence_over_flows_that_have_announced(new:
     assert rule(KEYS[0], [], new, announced) is None
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_a_service_that_starts_in_place_of_a_dead_one_is_waited_for_but_stops_no_flow_that_copies(new: bool) -> None:
+    """It has no plan yet, and that of the dead one does not say stop."""
+    theirs = conflicting(KEYS[1], True)
+    ruling = rule(KEYS[0], [replace(theirs, other=replace(theirs.other, by_successor=True))], new, False)
+    assert (ruling is not None) == new
+
+
 # Plans that other programs write.
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from mirror.config.load import load
 from mirror.control import control_reader, control_topics
-from mirror.control.control_reader import ControlReader
+from mirror.control.control_reader import TOGETHER, ControlReader
 from mirror.control.control_topics import PLAN_KEY, READ_TIMEOUT, Claim
 from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
@@ -23,6 +24,7 @@ from mirror.errors import ClusterAway, FlowError, ForeignPlan
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
+from mirror.text import SAID_MAX
 from tests.harness.configuration import one_flow
 
 Entry = tuple[bytes, bytes | None]
@@ -60,6 +62,7 @@ class Log:
     """The control topic, and the consumer that reads it: each record takes `pace` seconds of a clock of its own."""
 
     entries: list[Entry] = field(default_factory=list)
+    begin: int = 0  # records before this one are deleted
     held_back: int = 0  # last records that never arrive
     pace: float = 0.0
     unready: int = 0  # how often the topic's leader is still unknown when it is asked for
@@ -73,7 +76,11 @@ class Log:
     def recreate(self, *entries: Entry) -> None:
         """Delete the topic and create it again, with these records."""
         self.topic_id += "-next"
-        self.entries = list(entries)
+        self.entries, self.begin = list(entries), 0
+
+    def shorten(self, left: int) -> None:
+        """Lose all but so many first records, as when a replica that lags becomes leader. The topic stays the same."""
+        del self.entries[left:]
 
     def ids_now(self, names: Sequence[str]) -> tuple[dict[str, str], dict[str, object]]:
         return dict.fromkeys(names, self.topic_id), {}
@@ -88,13 +95,15 @@ class Log:
         self.unready -= 1
         if self.unready >= 0:
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-        return 0, len(self.entries)
+        return self.begin, len(self.entries)
 
     def poll(self, timeout: float) -> Message | None:
         if self.at is not None and self.known_id != self.topic_id:  # librdkafka's line, before it fetches from there
             line = f"[thrd:main]: Topic {self.topic} changed id from {self.known_id or 'AAAA'} to {self.topic_id}"
             self.ids.log(logging.DEBUG, "", "METADATA", "client", line)
             self.known_id = self.topic_id
+        if self.at is not None and not self.begin <= self.at <= len(self.entries):
+            self.at = self.begin  # auto.offset.reset
         if self.at is None or self.at >= len(self.entries) - self.held_back:
             self.now += timeout
             return None
@@ -177,6 +186,17 @@ def test_a_record_that_cannot_be_decoded_is_logged_and_ignored(
     (said,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
     assert (said["flow"], said["key"]) == ("primary->backup", key.decode(errors="replace"))
     assert "run one version only" in said["reason"]
+
+
+@pytest.mark.parametrize("kind", [b"order/", b"claim/", b"decision/"])
+def test_of_a_huge_key_only_the_beginning_is_logged(
+    flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, kind: bytes
+) -> None:
+    topic.entries += [*GOOD, (kind + b"\n" + bytes(2**20), b"{}")]
+    ControlReader(flow).read_to_end()
+    (warning,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning["key"].startswith(f"{kind.decode()}??") and len(warning["key"]) == SAID_MAX
+    assert len(str(warning)) < 5_000
 
 
 @pytest.mark.parametrize(
@@ -263,9 +283,10 @@ def test_polling_finds_a_plan_that_cannot_be_decoded(flow: Flow, topic: Log) -> 
     topic.entries += GOOD
     reader = ControlReader(flow, follow=True)
     reader.read_to_end()
-    topic.entries += [(PLAN_KEY, FOREIGN), *plans(NEXT)]
+    topic.entries.append((PLAN_KEY, FOREIGN))
     with pytest.raises(FlowError):
         reader.poll(0)
+    topic.entries += plans(NEXT)
     assert reader.poll(0) and reader.plan == NEXT
 
 
@@ -321,6 +342,28 @@ def test_a_following_reader_keeps_fetching(flow: Flow, topic: Log) -> None:
     reader.read_to_end()
     topic.entries += plans(NEXT)
     assert topic.at == len(GOOD) and reader.poll(0) and reader.plan == NEXT
+
+
+def test_what_has_arrived_together_is_one_change(flow: Flow, topic: Log) -> None:
+    """For each change a task goes through all of its partitions."""
+    reader = ControlReader(flow, follow=True)
+    orders = {Scope("t", number): PAUSED for number in range(1_000)}
+    some = [replace(DECISION, partition=Partition("t", number)) for number in range(1_000)]
+    topic.entries += [order(*each) for each in orders.items()] + [(each.key(), each.encode()) for each in some]
+    topic.entries += [*plans(PLAN, NEXT), (Claim(1, "task").key(), Claim(1, "task").encode()), (b"alive", None)]
+    assert reader.poll(0) and not reader.poll(0)
+    assert (reader.orders, len(reader.decisions), reader.plan) == (orders, 1_000, NEXT)
+    assert reader.claims == {1: "task"}
+
+
+def test_a_stream_of_records_does_not_keep_a_poll_from_returning(flow: Flow, topic: Log) -> None:
+    reader = ControlReader(flow, follow=True)
+    topic.entries += [order(Scope("t", number), PAUSED) for number in range(10)]
+    topic.pace = 0.4 * TOGETHER
+    assert reader.poll(0) and len(reader.orders) == 4
+    while reader.poll(0):
+        pass
+    assert len(reader.orders) == 10
 
 
 PAUSED, COPIED = Order(True), Order(False)
@@ -391,6 +434,104 @@ def test_orders_given_between_recreation_and_plan_count(
     topic.entries += [*(order(scope, said) for scope, said in orders.items()), *plans(NEXT)]
     reader.read_to_end()
     assert reader.orders == expected and not reader.orders_since_recreation
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("since", [[], [order(Scope("u"), PAUSED)], [order(Scope("t"), None)]])
+def test_what_was_deleted_from_the_beginning_stays_in_force(
+    flow: Flow, topic: Log, follow: bool, since: list[Entry]
+) -> None:
+    """Not by compaction, after which the topic begins where it did. It may still have the plan, but lack orders."""
+    topic.entries += [*GOOD, *plans(NEXT)]
+    reader = ControlReader(flow, follow)
+    reader.read_to_end()
+    assert not reader.awaits_plan
+    topic.begin = len(topic.entries) - 1
+    topic.entries += since
+    reader.read_to_end()
+    wanted = {Scope.decode(key): None if value is None else PAUSED for key, value in [(Scope("t").key(), b""), *since]}
+    in_force = {scope: PAUSED for scope, given in wanted.items() if given}
+    assert (reader.plan, reader.awaits_plan, reader.recreations) == (NEXT, True, 0)
+    assert (reader.orders, reader.decisions) == (in_force, {DECISION.partition: DECISION})
+    assert reader.unwritten() == (in_force, [DECISION])
+    topic.entries += [*(order(*each) for each in in_force.items()), (DECISION.key(), DECISION.encode()), *plans(PLAN)]
+    for each in (reader, ControlReader(flow)):
+        each.read_to_end()
+        assert (each.plan, each.awaits_plan, each.unwritten()) == (PLAN, False, ({}, []))
+        assert (each.orders, each.decisions) == (in_force, {DECISION.partition: DECISION})
+
+
+def test_a_recreated_topic_that_loses_records_gets_all_again(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.recreate(order(Scope("u"), PAUSED))
+    reader.read_to_end()
+    topic.begin = 1
+    reader.read_to_end()
+    assert reader.unwritten() == ({Scope("t"): PAUSED, Scope("u"): PAUSED}, [DECISION])
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_topic_that_has_become_shorter_is_read_again(flow: Flow, topic: Log, follow: bool, reads: bool) -> None:
+    """Its id is the same. What another service has written since stands where the lost records were."""
+    topic.entries += [*GOOD, order(Scope("v"), PAUSED), *plans(NEXT)]
+    reader = ControlReader(flow, follow)
+    reader.read_to_end()
+    topic.shorten(len(GOOD))
+    theirs = replace(PLAN, service_id="them", generation=8)
+    topic.entries += plans(theirs)
+    for _ in range(len(topic.entries) + 3 if follow and not reads else 0):
+        reader.poll(0)
+    if reads or not follow:
+        reader.read_to_end()
+    assert (reader.plan, reader.recreations, reader.awaits_plan) == (theirs, 1, False)
+    assert (reader.orders, reader.decisions) == ({Scope("t"): PAUSED}, {DECISION.partition: DECISION})
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_what_an_emptied_topic_said_stays_in_force(flow: Flow, topic: Log, follow: bool) -> None:
+    """As when its only replica has lost its disk."""
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow)
+    reader.read_to_end()
+    topic.shorten(0)
+    for _ in range(2):
+        reader.read_to_end()
+        assert (reader.plan, reader.recreations, reader.awaits_plan) == (PLAN, 1, True)
+        assert reader.unwritten() == ({Scope("t"): PAUSED}, [DECISION])
+
+
+@pytest.mark.parametrize("kind", ["orders", "decisions"])
+def test_the_time_to_read_orders_grows_with_their_number_only(flow: Flow, topic: Log, kind: str) -> None:
+    """Not with its square: somebody may have left 100,000 of them."""
+    if kind == "orders":
+        topic.entries += [order(Scope("t", number), PAUSED) for number in range(20_000)]
+    else:
+        some = [replace(DECISION, partition=Partition("t", number)) for number in range(20_000)]
+        topic.entries += [(each.key(), each.encode()) for each in some]
+    reader = ControlReader(flow)
+    began = time.process_time()
+    reader.read_to_end()
+    assert len(getattr(reader, kind)) == 20_000
+    assert time.process_time() - began < 3, "seconds; with a copy for each record it takes ten times as long"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_orders_that_somebody_holds_do_not_change(flow: Flow, topic: Log, follow: bool) -> None:
+    """Other threads read them. Without a new order they stay the same object, which shows that nothing is new."""
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow)
+    reader.read_to_end()
+    orders, decisions = reader.orders, reader.decisions
+    topic.entries += plans(NEXT)
+    reader.poll(0) if follow else reader.read_to_end()
+    assert reader.plan == NEXT and reader.orders is orders and reader.decisions is decisions
+    topic.entries.append(order(Scope("u"), PAUSED))
+    reader.poll(0) if follow else reader.read_to_end()
+    assert (orders, reader.orders) == ({Scope("t"): PAUSED}, {Scope("t"): PAUSED, Scope("u"): PAUSED})
+    assert reader.decisions is decisions
 
 
 def test_a_broker_that_still_reports_the_old_id_causes_no_new_reading(flow: Flow, topic: Log) -> None:

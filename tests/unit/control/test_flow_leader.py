@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from mirror.control import flow_leader
+from mirror.control import flow_leader, plan_size
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
+from mirror.control.orders import Order, Scope
 from mirror.control.plan import Lineage, Plan
 from mirror.control.slices import Capacity, Slice
 from mirror.control.throttle_shares import Load
 from mirror.errors import FlowError, Superseded
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
+from mirror.timing import LEADER_TRANSACTION
 from tests.unit.control.test_control_reader import Entry, Log, flow, topic  # noqa: F401  # fixtures
 
 TOPICS = {"t": Topic("primary.t", "id", 2, 0)}
@@ -28,20 +32,27 @@ class Coordinator:
 
     log: Log
     epoch: int = 0
+    longest: int = 900_000  # milliseconds that a transaction may last
+    asked: list[int] = field(default_factory=list)  # how long each producer's transactions may last
     before_next: list[Callable[[], object]] = field(default_factory=list)
+    refusal: int | None = None  # the code with which a broker refuses all records
 
 
 class Producer:
     """The flow leader's producer: the newest one fences all others."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, config: Mapping[str, Any]) -> None:
         self._coordinator = coordinator
+        self._timeout = config["transaction.timeout.ms"]
         self._epoch = 0
         self._records: list[Entry] = []
 
     def init_transactions(self, _: float) -> None:
         if self._coordinator.before_next:
             self._coordinator.before_next.pop()()
+        self._coordinator.asked.append(self._timeout)
+        if self._timeout > self._coordinator.longest:
+            raise KafkaException(KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT))
         self._coordinator.epoch += 1
         self._epoch = self._coordinator.epoch
 
@@ -51,16 +62,21 @@ class Producer:
     def produce(self, _topic: str, value: bytes | None, key: bytes, _partition: int) -> None:
         self._records.append((key, value))
 
+    def flush(self, _: float) -> int:
+        return 0
+
     def commit_transaction(self, _: float) -> None:
         if self._epoch != self._coordinator.epoch:
             raise KafkaException(KafkaError(KafkaError._FENCED))
+        if self._coordinator.refusal is not None:
+            raise KafkaException(KafkaError(self._coordinator.refusal))
         self._coordinator.log.entries += self._records
 
 
 @pytest.fixture
 def coordinator(topic: Log, monkeypatch: pytest.MonkeyPatch) -> Coordinator:  # noqa: F811
     found = Coordinator(topic)
-    monkeypatch.setattr(flow_leader, "target_producer", lambda *_: Producer(found))
+    monkeypatch.setattr(flow_leader, "target_producer", lambda _, config, __: Producer(found, config))
     return found
 
 
@@ -176,6 +192,95 @@ def test_a_plan_that_contradicts_itself_is_written_over(
     assert newest(coordinator.log).generation == good.generation + 2
 
 
+def test_a_plan_that_retention_has_deleted_is_written_again_with_the_orders(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+) -> None:
+    """The topic has the same id, and nothing that follows the plan says that it is gone."""
+    leader, log = leading(flow), coordinator.log
+    before, pause = newest(log), (Scope("t").key(), Order(True).encode())
+    log.entries.append(pause)
+    leader.check_still_leading()
+    assert not leader.lacks_plan and publish(leader) == before
+    log.begin = len(log.entries)
+    leader.check_still_leading()
+    assert leader.lacks_plan
+    plan = publish(leader)
+    assert log.entries[log.begin :] == [pause, (PLAN_KEY, plan.encode())]
+    assert plan == replace(before, generation=before.generation + 1)
+    assert not leader.lacks_plan and publish(leader) == plan
+
+
+def test_a_leader_ends_if_another_has_published_on_a_topic_that_became_shorter(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+) -> None:
+    leader = leading(flow)
+    coordinator.log.entries += [(Scope("t").key(), Order(True).encode())] * 9
+    leader.check_still_leading()
+    coordinator.log.shorten(0)
+    leader.check_still_leading()
+    assert leader.lacks_plan
+    publish(FlowLeader(flow, "new"))
+    with pytest.raises(Superseded):
+        leader.check_still_leading()
+
+
+@pytest.mark.parametrize("ask", [lambda leader: leader.announce(TOPICS, Lineage()), publish])
+def test_a_plan_that_fits_into_no_record_blocks_the_flow_and_says_what_to_do(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[FlowLeader], object],
+) -> None:
+    """librdkafka would refuse it, too, but that would look as if the cluster did not answer."""
+    leader = FlowLeader(flow, "new")
+    leader.take_lead()
+    monkeypatch.setattr(plan_size, "WARN_FROM", 100)
+    monkeypatch.setattr(plan_size, "INTERNAL_MAX", 200)
+    with pytest.raises(FlowError, match=r"1 topics that are copied, .* can't have more than 200: delete") as raised:
+        ask(leader)
+    assert raised.value.blocked and not coordinator.log.entries
+
+
+def test_a_plan_that_the_topic_does_not_take_blocks_the_flow_too(flow: Flow, coordinator: Coordinator) -> None:  # noqa: F811
+    """Somebody has made the topic with the brokers' default of 1 MiB."""
+    coordinator.refusal = KafkaError.MSG_SIZE_TOO_LARGE
+    with pytest.raises(FlowError, match=r"set max.message.bytes=8388608 on mirror-control.primary.internal") as raised:
+        leading(flow)
+    assert raised.value.blocked
+
+
+def test_a_clock_that_is_too_far_ahead_is_named(flow: Flow, coordinator: Coordinator) -> None:  # noqa: F811
+    """Kafka 4 refuses what is an hour ahead, on a topic that was not made to take every time."""
+    coordinator.refusal = KafkaError.INVALID_TIMESTAMP
+    with pytest.raises(FlowError, match=r"clock.* message.timestamp.after.max.ms=\d+ on mirror-control.pri") as raised:
+        leading(flow)
+    assert raised.value.blocked
+
+
+def test_a_plan_that_is_nearly_too_large_is_written_and_told(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(plan_size, "WARN_FROM", 100)
+    leading(flow)
+    assert newest(coordinator.log).service_id == "old"
+    (said,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
+    assert said["bytes"] > 100 and "delete remote topics" in said["remedy"]
+
+
+def test_most_plans_are_written_without_a_word(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    leading(flow)
+    assert coordinator.log.entries and not caplog.records
+
+
 def test_after_the_highest_generation_the_leader_goes_on(flow: Flow, coordinator: Coordinator) -> None:  # noqa: F811
     leader = leading(flow)
     coordinator.log.entries.append((PLAN_KEY, replace(newest(coordinator.log), generation=2**63 - 1).encode()))
@@ -186,3 +291,23 @@ def test_after_the_highest_generation_the_leader_goes_on(flow: Flow, coordinator
     assert publish(new).generation == 2
     with pytest.raises(Superseded):
         leader.check_still_leading()
+
+
+@pytest.mark.parametrize(("timeout", "asked"), [(5.0, [5.0]), (60.0, [60.0, LEADER_TRANSACTION])])
+def test_a_leader_that_dies_in_a_transaction_hides_nothing_for_long(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+    timeout: float,
+    asked: list[float],
+) -> None:
+    FlowLeader(replace(flow, transaction_timeout=timeout), "new").take_lead()
+    assert coordinator.asked == [1000 * each for each in asked], "the newest producer's counts"
+
+
+def test_a_service_whose_tasks_could_not_run_fences_nobody(flow: Flow, coordinator: Coordinator) -> None:  # noqa: F811
+    old = leading(replace(flow, transaction_timeout=20.0))
+    coordinator.longest = 20_000
+    with pytest.raises(FlowError, match=r"transaction_timeout \(60 s\) is longer") as caught:
+        FlowLeader(flow, "new").take_lead()
+    assert caught.value.blocked
+    publish(old, 1.0)

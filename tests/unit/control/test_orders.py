@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.orders import Order, Scope, changes, is_paused
+from mirror.control.orders import Order, Scope, changes, is_paused, replayed
 from mirror.model import Partition
 
 partitions = st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 2))
@@ -15,18 +15,69 @@ scopes = st.one_of(st.just(Scope()), whole_topics, partitions.map(lambda p: Scop
 EVERY = [Partition(topic, number) for topic in ("a", "b", "new") for number in range(4)]
 
 
-@given(st.lists(st.tuples(scopes, st.booleans()), max_size=8))
-def test_the_newest_order_that_covers_a_partition_counts(given: list[tuple[Scope, bool]]) -> None:
+given_orders = st.lists(st.tuples(scopes, st.booleans()), max_size=8)
+
+
+def obey(orders: dict[Scope, Order], scope: Scope, order: Order | None) -> None:
+    if order is None:
+        orders.pop(scope, None)
+    else:
+        orders[scope] = order
+
+
+def result_of(given: list[tuple[Scope, bool]]) -> dict[Scope, Order]:
     orders: dict[Scope, Order] = {}
     for scope, paused in given:
         for each, order in changes(orders, scope, paused).items():
-            if order is None:
-                orders.pop(each, None)
-            else:
-                orders[each] = order
+            obey(orders, each, order)
+    return orders
+
+
+@given(given_orders)
+def test_the_newest_order_that_covers_a_partition_counts(given: list[tuple[Scope, bool]]) -> None:
+    orders = result_of(given)
     for partition in EVERY:
         newest = next((paused for scope, paused in reversed(given) if scope.covers(Scope(*partition))), False)
         assert is_paused(orders, partition) is newest
+
+
+def test_a_pause_of_more_than_before_resumes_nothing_on_the_way() -> None:
+    orders = {Scope("t", 3): Order(True), Scope("pay"): Order(True)}
+    assert list(changes(orders, Scope(), paused=True).items()) == [
+        (Scope(), Order(True)),
+        (Scope("pay"), None),
+        (Scope("t", 3), None),
+    ]
+
+
+@given(given_orders, scopes, st.booleans())
+def test_between_two_records_each_partition_is_as_before_or_as_ordered(
+    given: list[tuple[Scope, bool]], scope: Scope, paused: bool
+) -> None:
+    """Readers obey record by record, and the writer may be killed after any of them."""
+    before = result_of(given)
+    orders = dict(before)
+    for each, order in changes(before, scope, paused).items():
+        obey(orders, each, order)
+        for partition in EVERY:
+            ordered = [paused] if scope.covers(Scope(*partition)) else []
+            assert is_paused(orders, partition) in [is_paused(before, partition), *ordered]
+
+
+@given(given_orders, given_orders)
+def test_orders_by_somebody_who_did_not_know_the_others_count_all_the_same(
+    given: list[tuple[Scope, bool]], since: list[tuple[Scope, bool]]
+) -> None:
+    newer: dict[Scope, Order | None] = {}
+    known: dict[Scope, Order] = {}
+    for scope, paused in since:
+        for each, order in changes(known, scope, paused).items():
+            newer.pop(each, None)
+            newer[each] = order
+            obey(known, each, order)
+    orders = replayed(result_of(given), newer)
+    for partition in EVERY:
+        assert is_paused(orders, partition) is is_paused(result_of(given + since), partition)
 
 
 @given(scopes)

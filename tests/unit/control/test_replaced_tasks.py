@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror.control.control_reader import REMEMBERED, ControlReader
+from mirror.control.control_reader import HOLDERS, REMEMBERED, ControlReader
 from mirror.control.control_topics import Claim
 from mirror.settings import Flow
 from tests.unit.control.test_control_reader import Entry, Log, flow, topic  # noqa: F401  # fixtures
@@ -50,3 +50,14 @@ def test_a_claim_that_is_read_again_counts_once(flow: Flow, topic: Log) -> None:
 def test_replaced_tasks_that_nobody_removes_are_bounded(flow: Flow, topic: Log) -> None:  # noqa: F811
     claims = [Claim(0, str(number), "us", "one") for number in range(REMEMBERED + 10)]
     assert len(taken_over(flow, topic, *claims)) == REMEMBERED
+
+
+def test_the_tasks_of_a_slice_that_are_known_are_bounded(flow: Flow, topic: Log) -> None:  # noqa: F811
+    """A task that fails again and again leaves a claim each time, and all readers read them."""
+    claims = [Claim(0, str(number), "us", "one") for number in range(3 * HOLDERS)]
+    topic.entries += entries(*claims, *claims[-HOLDERS:])
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert len(reader.replaced_tasks) == len(claims) - 1, "each counts once"
+    ((_, known),) = reader._holders.values()
+    assert len(known) == HOLDERS

@@ -93,6 +93,25 @@ def test_only_the_end_is_read_if_all_are_reported(flow: Flow, topic: StatusTopic
     assert topic.read == 11 * RECENT_REPORTS
 
 
+def test_reports_of_other_tasks_are_not_decoded(
+    flow: Flow,  # noqa: F811
+    topic: StatusTopic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every task reads them when it starts: of 10,000 partitions that would take each of them ten seconds."""
+    decoded: list[Partition] = []
+    decode = Report.decode
+
+    def noted(value: bytes) -> Report:
+        decoded.append((found := decode(value)).partition)
+        return found
+
+    monkeypatch.setattr(Report, "decode", noted)
+    topic.entries += [(each.key(), each.encode()) for each in (of(AWAY, 6), of(HERE, 1_000), of(AWAY, 3))]
+    assert positions(flow, wanted(AWAY)) == {AWAY: 6}, "the furthest: a replaced task has reported later"
+    assert decoded == [AWAY, AWAY]
+
+
 def test_a_position_in_a_remote_topic_that_is_gone_does_not_count(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811
     assert positions(flow, wanted(AWAY, remote_id="another")) == {}
     assert positions(flow, wanted(AWAY, remote_id="")) == {AWAY: 5}, "the plan names no id, the target does"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from confluent_kafka import Consumer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.groups import flow_back
 from mirror.groups.flow_back import EARLIER, NO_WAY_BACK, FlowBack, SharedTranslator
 from mirror.groups.partition_map import PartitionMap
+from mirror.groups.seen import RECREATED, Seen
 from mirror.groups.translated import Translation
 from mirror.groups.translation import End, Unknown, is_after_all, read_before, to_downstream
-from mirror.groups.translator import Seen
 from mirror.model import MapEnd, Partition, Position
 from mirror.target.offset_map import Entry, EntryChooser, end_after, entries_in_pieces
 from tests.unit.test_naming import flow
@@ -197,6 +199,9 @@ IDLE = Stub(None, copied_to(10, 100, 20))  # and here it is after that
         (THERE, Stub(None, copied_to(70, 41), None), True, None, f"{NO_WAY_BACK}: {Unknown.NOT_COPIED.value}"),
         (THERE, Stub(None, PartitionMap()), True, None, f"{NO_WAY_BACK}: {Unknown.INCOMPLETE.value}"),
         (THERE, None, True, None, NO_WAY_BACK),
+        # The target's topic is another one than that which the flow back has copied.
+        (THERE, Stub(None, copied_to(90, 41), recreated=RECREATED), True, None, f"{NO_WAY_BACK}: {RECREATED}"),
+        (Stub(None, copied_to(10, 100, 20), recreated=RECREATED), Stub(None, copied_to(400, 41)), True, None, "why"),
         # After all that is copied: as far as the log goes, if nothing was copied meanwhile.
         (IDLE, Stub(None, copied_to(400, 41)), True, 300, ""),
         (IDLE, Stub(None, copied_to(200, 41)), True, 200, EARLIER),
@@ -225,3 +230,11 @@ def test_a_topic_with_another_name_there_has_no_way_back(monkeypatch: pytest.Mon
     shared = SharedTranslator(flow(active_active=True))
     shared._back = there
     assert shared.to_downstream(HERE, 40).reason == NO_WAY_BACK
+
+
+def test_the_reader_of_plans_ends_with_the_translator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its consumer stays open between two rounds."""
+    shared, closed = SharedTranslator(flow(active_active=True)), list[bool]()
+    shared._finder._plans._idle = cast(Consumer, SimpleNamespace(close=lambda: closed.append(True)))
+    shared.close()
+    assert closed == [True] and shared._finder._plans._idle is None

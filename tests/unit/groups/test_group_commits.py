@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups import commits_of_librdkafka, group_commits
-from mirror.groups.group_commits import GroupCommits, TooLate
+from mirror.groups.group_commits import PART_MAX, GroupCommits, TooLate, in_parts
 from mirror.groups.group_offsets import Committed
 from mirror.settings import Cluster
 from mirror.wire.error_codes import CODES
@@ -45,6 +45,19 @@ def once(error: str) -> Callable[[Commit], Mapping[Where, int]]:
     """The first commit gets this error for each offset, the others none."""
     errors = iter([CODES[error]])
     return lambda made: dict.fromkeys(made.offsets, next(errors, 0))
+
+
+def test_no_part_has_more_than_a_broker_takes() -> None:
+    """The names count too: each record of __consumer_offsets has the group's and the topic's."""
+    for group, topic, metadata in (("g", "orders", 4_000 * "x"), (30_000 * "g", "orders", ""), ("g", 200 * "t", "")):
+        offsets = {(topic, number): Committed(7, metadata) for number in range(1_500)}
+        parts = list(in_parts(group, offsets))
+        assert {where: at for part in parts for where, at in part.items()} == offsets
+        each = len(group) + len(topic) + len(metadata)
+        assert len(parts) > 1 and all(each * len(part) <= PART_MAX for part in parts)
+    assert list(in_parts("g", OFFSETS)) == [OFFSETS] and not list(in_parts("g", {}))
+    alone = {FIRST: Committed(7, PART_MAX * "x")}
+    assert list(in_parts("g", alone)) == [alone], "the broker says what is wrong with it"
 
 
 def test_metadata_is_kept_and_no_member_is_named(broker: FakeCoordinator, commits: GroupCommits) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mirror.groups.group_choice import GroupOutcome
-from mirror.groups.group_rounds import synced_at
-from mirror.groups.group_sync import NOT_MIRRORED
+from mirror.groups.group_rounds import pause, synced_at
+from mirror.groups.selected import NOT_MIRRORED
 from tests.unit.status.test_group_overview import stands
 
 
@@ -33,3 +33,8 @@ def test_a_group_whose_offsets_the_source_does_not_give_is_not_in_step() -> None
 
 def test_a_group_that_is_gone_is_forgotten() -> None:
     assert synced_at([], [], 9.0, {"billing": 3.0}) == {}
+
+
+@pytest.mark.parametrize(("took", "seconds"), [(0.0, 60.0), (10.0, 50.0), (40.0, 40.0), (60.0, 60.0), (600.0, 60.0)])
+def test_after_a_slow_round_there_is_a_pause(took: float, seconds: float) -> None:
+    assert pause(60.0, took) == seconds

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import pytest
 
+from mirror.groups import group_sync
 from mirror.groups.group_choice import GroupOutcome, choose, is_due
 from mirror.groups.group_offsets import Committed
+from mirror.groups.group_sync import GroupSync
+from mirror.groups.source_groups import SourceGroups
 from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
+from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
+from tests.unit.test_naming import flow
 
 PARTITION = Partition("orders", 0)
 
@@ -78,3 +86,40 @@ def test_a_copy_without_a_known_end_leaves_the_offset_unknown() -> None:
 )
 def test_when_an_offset_is_committed(before: Committed | None, age: float | None, due: bool) -> None:
     assert is_due(before, Committed(70, "mine"), age, renew_interval=60.0) is due
+
+
+class Counted(dict[Partition, Committed]):
+    """The offsets of a group; it counts how often one goes through them."""
+
+    gone_through = 0
+
+    def __iter__(self) -> Iterator[Partition]:
+        self.gone_through += 1
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.gone_through += 1
+        return super().items()
+
+
+@pytest.mark.parametrize("topics", [1, 50])
+def test_the_offsets_of_a_group_are_gone_through_as_often_with_many_topics(
+    topics: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group may read thousands of topics that are not mirrored."""
+    names = [f"other-{n:02}" for n in range(topics)]
+    offsets = Counted({Partition(name, n): Committed(n, "") for n in range(2) for name in reversed(names)})
+
+    def unmirrored(_: object, used: Iterable[str]) -> dict[str, str]:
+        return dict.fromkeys(used, "excluded")
+
+    monkeypatch.setattr(SourceGroups, "offsets", lambda _: {"billing": offsets})
+    monkeypatch.setattr(ClusterAdmin, "offsets", lambda *_: {})
+    monkeypatch.setattr(group_sync, "unmirrored", unmirrored)
+    sync = GroupSync(flow(), commits=False)
+    found = sync.round(60.0)
+    assert [each.partition for each in found] == [Partition(name, n) for name in names for n in range(2)]
+    assert {(each.outcome, each.reason) for each in found} == {
+        (GroupOutcome.UNTRANSLATED, "the topic is not mirrored: excluded")
+    }
+    assert offsets.gone_through <= 4

@@ -44,7 +44,9 @@ class Source:
     def others(self) -> tuple[Mapping[str, str], bool]:
         return {}, True
 
-    def of(self, group: str, _: object, timeout: float = LONG) -> tuple[Mapping[Partition, Committed], dict[Any, str]]:
+    def all_of(
+        self, group: str, _: object, timeout: float = LONG
+    ) -> tuple[Mapping[Partition, Committed], dict[Any, str]]:
         self.timeouts.append(timeout)
         if group in self.silent:
             raise ClusterAway("primary", f"no offsets of group {group}")

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from mirror.groups import target_offsets
+from mirror.groups.group_commits import PART_MAX, TooLate
 from mirror.groups.group_offsets import Committed
 from mirror.groups.target_offsets import Stands, TargetOffsets
 from mirror.kafka.cluster import GroupStates
@@ -35,6 +36,7 @@ class Target:
         self.ids = {"primary.orders": "id"}
         self.config: Mapping[str, str] | None = {"offsets.retention.minutes": "30"}
         self.kept: Mapping[str, float] = {}
+        self.are_stable: list[bool] = []  # for each question for offsets
 
     def ids_now(self, names: Collection[str]) -> tuple[Mapping[str, str], Mapping[str, Any]]:
         return {name: self.ids[name] for name in names if name in self.ids}, {}
@@ -47,6 +49,10 @@ class Target:
     def round(self, groups: Collection[str], keep: Mapping[str, float]) -> Iterator[None]:
         self.kept = keep
         yield
+
+    def of(self, group: str, names: Mapping[Partition, Where], timeout: float, stable: bool = False) -> Any:
+        self.are_stable.append(stable)
+        return {}, {}
 
     def brokers(self) -> list[int]:
         return [1]
@@ -61,7 +67,7 @@ class Target:
 def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     made = Target()
     monkeypatch.setattr(target_offsets, "GroupCommits", lambda _: made)
-    reader = SimpleNamespace(find_coordinators=lambda _: None, close=lambda: None)
+    reader = SimpleNamespace(find_coordinators=lambda _: None, of=made.of, close=lambda: None)
     monkeypatch.setattr(target_offsets, "GroupOffsets", lambda _: reader)
     return made
 
@@ -72,9 +78,14 @@ def offsets(target: Target) -> TargetOffsets:
     return TargetOffsets(flow(), target, translator)  # type: ignore[arg-type]
 
 
-def commit(offsets: TargetOffsets, before: Mapping[Partition, Committed], states: GroupStates = NO_GROUPS) -> Stands:
+def commit(
+    offsets: TargetOffsets,
+    before: Mapping[Partition, Committed],
+    states: GroupStates = NO_GROUPS,
+    wanted: Mapping[Partition, Committed] = WANTED,
+) -> Stands:
     with offsets.round(["g"], states, RENEW):
-        return offsets.commit("g", WANTED, before, until=0.0, timeout=1.0)
+        return offsets.commit("g", wanted, before, until=0.0, timeout=1.0)
 
 
 def test_members_of_a_group_are_no_error_of_a_partition_even_where_another_one_has_an_error(
@@ -119,3 +130,44 @@ def test_an_offset_that_stays_the_same_is_committed_again_when_it_is_due(
     offsets.forget_others(())
     commit(offsets, WANTED)
     assert len(target.commits) == 3, "nobody knows when it was committed"
+
+
+def test_an_offset_that_a_transaction_still_holds_is_not_taken_for_the_group_s(
+    target: Target, offsets: TargetOffsets
+) -> None:
+    """A commit that is made before the transaction's marker comes would undo the transaction's."""
+    with offsets.round(["g"], NO_GROUPS, RENEW):
+        offsets.read("g", PARTITIONS, 1.0)
+    assert target.are_stable == [True]
+
+
+LARGE = {each: Committed(7, PART_MAX // 2 * "x") for each in PARTITIONS}  # each one needs a commit of its own
+
+
+def test_what_is_too_much_for_one_commit_is_committed_in_parts(target: Target, offsets: TargetOffsets) -> None:
+    assert commit(offsets, {}, wanted=LARGE) == Stands(LARGE, {}, has_members=False)
+    assert [list(each) for each in target.commits] == [[where] for where in WHERE]
+    target.commits.clear()
+    target.answer = lambda _: None
+    assert commit(offsets, {}, wanted=LARGE) == Stands({}, {}, has_members=True)
+    assert len(target.commits) == 1, "the group has members for the other parts, too"
+
+
+def test_the_parts_before_one_that_comes_too_late_are_not_committed_again(
+    target: Target, offsets: TargetOffsets
+) -> None:
+    """Otherwise the parts that take longest would come too late each time."""
+
+    def late(made: Mapping[Where, Committed]) -> Any:
+        if WHERE[2] in made:
+            raise TooLate("backup", "its offsets there were read too long ago")
+        return dict(made), {}
+
+    target.answer = late
+    with pytest.raises(TooLate):
+        commit(offsets, {}, wanted=LARGE)
+    target.commits.clear()
+    target.answer = lambda made: (dict(made), {})
+    before = {each: LARGE[each] for each in PARTITIONS[:2]}
+    assert commit(offsets, before, wanted=LARGE).offsets == LARGE
+    assert [list(each) for each in target.commits] == [[WHERE[2]]]

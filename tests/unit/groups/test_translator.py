@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from mirror.errors import PartitionError
+from mirror.groups import seen
 from mirror.groups import translator as module
 from mirror.groups.partition_map import PartitionMap
+from mirror.groups.seen import RECREATED, REMOTE_RECREATED
 from mirror.groups.translation import Count, Unknown
-from mirror.groups.translator import CUT_OFF, PATIENCE, PATIENCE_IN_ALL, Translator
+from mirror.groups.translator import CUT_OFF, NEVER_COPIED, PATIENCE, PATIENCE_IN_ALL, Translator
 from mirror.model import MapEnd, Partition, Position
 from mirror.target.offset_map import Copied, Entry
 from mirror.target.timestamps import CLEANUP
@@ -29,10 +31,11 @@ RECORDS = (11, 12, 13, 14, 16)
 class World:
     """Remote partitions that are alike. It is all that a Translator asks: cluster, positions, map and counter."""
 
-    positions: list[Position]  # now and later: each look at them but the last takes one away
+    positions: list[Position | None]  # now and later: each look at them but the last takes one away
     open: bool = True  # a transaction is open, so the last records can't be counted
     stable: int = 17  # records before it can be counted
     ends: float = 1e9  # when the open transaction ends
+    log_start: int = 0
     log_end: int = 17  # the last stable offset
     high: int = 18
     now: float = 0.0
@@ -40,10 +43,10 @@ class World:
     looks: int = 0
     loaded: Position | None = None  # if it is another one: the position's own partition may lag behind the records
     maps: dict[Copied, PartitionMap] = field(default_factory=dict)
+    ids: tuple[str, str] = "id", "remote"  # of the source's topic and of the remote one
 
     def translator(self, monkeypatch: pytest.MonkeyPatch) -> Translator:
         for name in (
-            "ClusterAdmin",
             "RemoteNames",
             "OffsetMapReader",
             "PositionReader",
@@ -52,6 +55,8 @@ class World:
         ):
             monkeypatch.setattr(module, name, lambda *_: self)
         monkeypatch.setattr(module, "time", self)
+        sides = iter((0, 1))
+        monkeypatch.setattr(module, "ClusterAdmin", lambda *_: Side(self, next(sides)))
         made = Translator(flow())
         made.refresh(PARTITIONS)
         self.looks = 0
@@ -76,34 +81,48 @@ class World:
             read = self.maps.setdefault(Copied(*each, "id", "remote"), PartitionMap())
             read.add(ENTRY)
 
-    def hints(self, remotes: Iterable[Partition], *_: object) -> Mapping[Partition, Position]:
+    def hints(self, remotes: Iterable[Partition], *_: object) -> Mapping[Partition, Position | None]:
         self.looks += 1
         self.now += 0.01
         now = self.positions.pop(0) if len(self.positions) > 1 else self.positions[0]
         return dict.fromkeys(remotes, now)
 
-    def load_all(self, remotes: Iterable[Partition]) -> Mapping[Partition, Position]:
+    def load_all(self, remotes: Iterable[Partition]) -> Mapping[Partition, Position | None]:
         return dict.fromkeys(remotes, self.loaded or self.positions[0])
 
     def end(self, *_: object) -> int:
         return self.high
 
+    def bounds(self, *_: object) -> tuple[int, int]:
+        return self.log_start, self.high
+
     def offsets(self, asked: Mapping[Partition, Any]) -> Mapping[Partition, int]:
-        return {each: 0 if spec is EARLIEST else self.log_end for each, spec in asked.items()}
+        return {each: self.log_start if spec is EARLIEST else self.log_end for each, spec in asked.items()}
 
     def topic_configs(self, names: Iterable[str], own: bool) -> Any:
         assert not own
         return {name: {CLEANUP: "delete"} for name in names}, {}
-
-    def ids_now(self, names: Iterable[str]) -> Any:
-        return dict.fromkeys(names, "id"), {}
 
     def count(self, _: Partition, __: Position, count: Count) -> Any:
         self.counts.append(count)
         self.now += 0.1
         if self.open and (count.end is None or count.end > self.stable):
             return None
-        return [at for at in RECORDS if count.begin <= at and (count.end is None or at < count.end)], 0
+        return [at for at in RECORDS if count.begin <= at and (count.end is None or at < count.end)], self.log_start
+
+
+@dataclass
+class Side:
+    """One of the clusters: the source, or the target."""
+
+    world: World
+    number: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.world, name)
+
+    def ids_now(self, names: Iterable[str]) -> Any:
+        return dict.fromkeys(names, self.world.ids[self.number]), {}
 
 
 EARLIEST = object()
@@ -116,7 +135,7 @@ def specs(monkeypatch: pytest.MonkeyPatch) -> None:
     class Specs:
         earliest, latest = (lambda: EARLIEST), (lambda: None)
 
-    monkeypatch.setattr(module, "OffsetSpec", Specs)
+    monkeypatch.setattr(seen, "OffsetSpec", Specs)
 
 
 def test_open_transactions_in_many_partitions_take_a_few_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,3 +235,115 @@ def test_the_end_of_a_short_transaction_is_waited_for(monkeypatch: pytest.Monkey
     world = World([TAIL], stable=11, ends=1.0)
     assert world.translator(monkeypatch).to_downstream(HERE, upstream).translated == {12: 13, 14: 16}[upstream]
     assert 1.0 <= world.now < PATIENCE
+
+
+EMPTY: dict[str, Any] = {"log_start": 20, "log_end": 20, "high": 20}  # retention has deleted all records, and a marker
+COUNTED = replace(PLACED, map_end=MapEnd(0, 7))  # nothing is placed: an older mirror wrote the position
+NOT_COPIED = Unknown.NOT_COPIED.value
+BEFORE_THE_MAP = Unknown.BEFORE_THE_MAP.value
+CUT = Unknown.CUT.value
+
+
+@pytest.mark.parametrize(
+    ("position", "upstream", "translated", "reason"),
+    [
+        (PLACED, 17, 20, ""),
+        (COUNTED, 17, 20, ""),
+        (replace(PLACED, map_end=None), 17, 20, ""),  # an even older one
+        # The group has not read all, and what it has not read is no longer there.
+        (PLACED, 16, None, CUT),
+        (PLACED, 9, None, BEFORE_THE_MAP),
+        (PLACED, 18, None, NOT_COPIED),
+    ],
+)
+def test_who_has_read_all_goes_on_at_the_end_of_an_empty_log(
+    monkeypatch: pytest.MonkeyPatch, position: Position, upstream: int, translated: int | None, reason: str
+) -> None:
+    """What is copied next is there. The offset before it is out of the log's range, so consumers might pass over it."""
+    found = World([position], open=False, **EMPTY).translator(monkeypatch).to_downstream(HERE, upstream)
+    assert (found.translated, found.reason) == (translated, reason)
+
+
+@pytest.mark.parametrize("position", [PLACED, COUNTED])
+def test_what_is_copied_after_the_refresh_is_not_taken_for_an_empty_log(
+    monkeypatch: pytest.MonkeyPatch, position: Position
+) -> None:
+    """A transaction's position may be known before its marker has come. Its copies were read, so they are no end."""
+    world = World([position], open=False, **EMPTY)
+    translator = world.translator(monkeypatch)
+    world.high = 26
+    assert translator.to_downstream(HERE, 17).translated is None
+    translator.refresh(PARTITIONS)
+    world.high = 20
+    assert translator.to_downstream(HERE, 17).translated == 20
+
+
+def test_without_the_bounds_of_an_empty_log_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([PLACED], open=False, **EMPTY)
+    monkeypatch.setattr(World, "bounds", refused)
+    found = world.translator(monkeypatch).to_downstream(HERE, 17)
+    assert (found.translated, found.reason) == (None, "not known now: no leader")
+
+
+def test_a_log_that_an_open_transaction_hides_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies may follow the transaction's records, which a group has read."""
+    translator = World([COUNTED], log_start=11, log_end=11, high=18).translator(monkeypatch)
+    assert "transaction is open" in translator.to_downstream(HERE, 17).reason
+
+
+NOTHING = Position(1000, "id", remote_id="remote", map_end=MapEnd())
+NEW: dict[str, Any] = {"log_end": 0, "high": 9}  # the transaction of the first copies is open
+
+
+@pytest.mark.parametrize(
+    ("position", "upstream", "translated", "reason"),
+    [
+        # With `start: latest` or a time: the next record will be the first one.
+        (NOTHING, 1000, 0, ""),
+        (NOTHING, 1001, None, NOT_COPIED),
+        (NOTHING, 999, None, BEFORE_THE_MAP),  # it is not copied
+        # A source that had no record.
+        (None, 0, 0, ""),
+        # A remote topic that had copies may have been deleted, and the position with it.
+        (None, 1000, None, NEVER_COPIED),
+    ],
+)
+def test_before_the_first_copy_groups_go_on_at_the_beginning(
+    monkeypatch: pytest.MonkeyPatch, position: Position | None, upstream: int, translated: int | None, reason: str
+) -> None:
+    """So does who is ahead of the copy, where it is known how far that goes."""
+    monkeypatch.setattr(World, "read", lambda *_: None)
+    translator = World([position], **NEW).translator(monkeypatch)
+    found = translator.to_downstream(HERE, upstream)
+    assert (found.translated, found.reason) == (translated, reason)
+    assert translator.end(HERE).translated == 0
+
+
+@pytest.mark.parametrize("end", [17, 0])
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [(("another", "remote"), RECREATED), (("id", "another"), REMOTE_RECREATED), (("another", "another"), RECREATED)],
+)
+def test_of_a_topic_that_was_created_again_nothing_is_known(
+    monkeypatch: pytest.MonkeyPatch, ids: tuple[str, str], reason: str, end: int
+) -> None:
+    """Others may have written to the new remote topic. Then the old offset would lead past their records."""
+    translator = World([AFTER], ids=ids, log_end=end).translator(monkeypatch)
+    for upstream in (5, 15, 16):
+        found = translator.to_downstream(HERE, upstream)
+        assert (found.translated, found.reason) == (None, reason)
+    assert translator.to_upstream(HERE, 5).reason == reason
+
+
+def test_a_remote_topic_that_is_created_again_while_its_bounds_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds may be the new topic's, and others may write to it."""
+    world = World([AFTER])
+    offsets = World.offsets
+
+    def then_created_again(self: World, asked: Mapping[Partition, Any]) -> Mapping[Partition, int]:
+        self.ids = ("id", "another")
+        return offsets(self, asked)
+
+    monkeypatch.setattr(World, "offsets", then_created_again)
+    found = world.translator(monkeypatch).to_downstream(HERE, 15)
+    assert (found.translated, found.reason) == (None, REMOTE_RECREATED)

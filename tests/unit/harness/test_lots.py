@@ -27,8 +27,9 @@ def test_it() -> None:
 COMMAND = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml"), "-s"]
 
 
-def begin(directory: Path, lot: str) -> subprocess.Popen[str]:
-    own = [f"--lot={lot}", f"--taken={directory / 'taken'}", "-o", f"cache_dir={directory / 'cache'}", str(directory)]
+def begin(directory: Path, lot: str, *options: str) -> subprocess.Popen[str]:
+    own = [f"--lot={lot}", f"--taken={directory / 'taken'}", *options]
+    own += ["-o", f"cache_dir={directory / 'cache'}", str(directory)]
     return subprocess.Popen([*COMMAND, *own], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -49,14 +50,21 @@ def test_each_module_runs_in_one_lot_with_ports_of_its_own(tmp_path: Path) -> No
     assert sorted(ran) == names
 
 
-@pytest.mark.parametrize(("lot", "order"), [("1/2", "m1 m3 m0 m2"), ("2/2", "m3 m0 m2 m1")])
+@pytest.mark.parametrize(
+    ("lot", "until", "order"),
+    [("1/2", "inf", "m2 m4 m1 m3 m0"), ("2/2", "0", "m4 m1 m3 m2")],
+)
 def test_the_first_lot_begins_with_the_long_modules_and_the_other_ends_with_them(
-    tmp_path: Path, lot: str, order: str
+    tmp_path: Path, lot: str, until: str, order: str
 ) -> None:
-    """Of the others, those that share a service come first."""
+    """Of the others, those that share a service come first, and slow ones last; late, a slow one is left out."""
     (tmp_path / "taken").mkdir()
     shares = "@pytest.fixture\ndef shared_service() -> None: ...\n\n@pytest.mark.usefixtures('shared_service')"
-    for name, marker in (("m0", ""), ("m1", "@pytest.mark.long"), ("m2", ""), ("m3", shares)):
-        (tmp_path / f"test_{name}.py").write_text(TESTS.format(marker=marker, name=name))
-    out, _ = begin(tmp_path, lot).communicate(timeout=60)
+    markers = ("@pytest.mark.slow", "", "@pytest.mark.long", "", shares)
+    for number, marker in enumerate(markers):
+        (tmp_path / f"test_m{number}.py").write_text(TESTS.format(marker=marker, name=f"m{number}"))
+    out, _ = begin(tmp_path, lot, "--slow", f"--until={until}").communicate(timeout=60)
     assert re.findall(r"<(m\d)>", out) == order.split()
+    late = until == "0"
+    assert ("left out: 1 slow tests, for the time was over" in out) == late
+    assert (len(re.findall(r"^\S*test_m0\.py::test_it$", out, re.MULTILINE)) == 1) == late

@@ -11,10 +11,12 @@ from unittest.mock import Mock
 import pytest
 
 from mirror.control.reports import Report
-from mirror.control.throttle_shares import Load
-from mirror.errors import FlowError
+from mirror.control.throttle_shares import OF_FLOW, Load
+from mirror.errors import FlowError, Superseded
 from mirror.service import flow as module
 from mirror.service.flow import FlowRunner
+from mirror.service.sidelines import Sidelines
+from mirror.status.flow_status import FlowStatus
 from mirror.text import BUG
 from tests.unit.control.test_reports import report
 
@@ -82,6 +84,21 @@ def test_a_look_that_fails_leaves_no_query_that_has_ended(leads: bool, stop: boo
     with pytest.raises(FlowError, match="has not answered"):
         FlowRunner._take_lead(runner)
     assert keep.call_count == kept
+
+
+def test_a_flow_that_another_service_leads_lacks_nothing_here(runner: Any) -> None:
+    """The other service shows it. Otherwise what it has repaired would be an alert here until the service ends."""
+    status = FlowStatus("a", "b", "us")
+    status.refused, status.lacking, status.throttles = ["orders"], "the target refuses a topic", {OF_FLOW: 1_000}
+    runner.status = status
+    runner._flow = SimpleNamespace(name="a->b")
+    runner._follow_status = runner._query = runner._keep_lead = Mock()
+    runner._take_lead = Mock(side_effect=Superseded("another service leads it now"))
+    sidelines: Any = SimpleNamespace(_parts=(), _status=status)
+    runner._sidelines = SimpleNamespace(stop=partial(Sidelines.stop, sidelines))
+    FlowRunner.run(runner)
+    assert not status.refused and not status.lacking and not status.throttles
+    assert status.events()[0].reason == "another service leads it now", "that nothing is lacking is no recovery"
 
 
 def test_a_plan_needs_no_figures(runner: Any, caplog: pytest.LogCaptureFixture) -> None:

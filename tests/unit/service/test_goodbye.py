@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirror.control.signs import GOODBYE_KEY, SIGN_KEY
-from mirror.errors import ClusterAway, FlowError, Superseded
+from mirror.errors import ClusterAway, FlowError, MirrorError, Superseded
 from mirror.service import life_signs as module
 from mirror.service.life_signs import LifeSigns, sign_of
 from mirror.service.service import Service
@@ -75,6 +75,9 @@ def test_a_goodbye_that_the_target_does_not_take_keeps_no_service_from_ending(
     assert not signs.is_alive() and not writer.written
 
 
+TAKEN, BROKEN = Superseded("another service leads it now"), FlowError("flow a->b: bug")
+
+
 def service(together: bool = True, told: bool = True, *failures: Exception | None) -> Any:
     """A service of two flows whose tasks have not ended yet."""
     runners = [SimpleNamespace(failure=failure, finished=threading.Event()) for failure in (*failures, None, None)[:2]]
@@ -87,8 +90,8 @@ def service(together: bool = True, told: bool = True, *failures: Exception | Non
         (service(), True),
         (service(together=False), False),  # it leads again as soon as it is started again
         (service(told=False), False),
-        (service(True, True, FlowError("flow a->b: bug")), False),
-        (service(True, True, None, Superseded("another service leads it now")), False),
+        (service(True, True, BROKEN), False),
+        (service(True, True, None, TAKEN), False),
     ],
     ids=["a standby", "no standby", "not told", "failed", "superseded"],
 )
@@ -108,3 +111,21 @@ def test_no_flow_is_left_before_all_of_them_have_finished() -> None:
     stopped._runners[1].finished.set()
     asking.join(10)
     assert said == [True]
+
+
+@pytest.mark.parametrize(
+    ("stopped", "failure"),
+    [
+        (service(False, True), None),
+        (service(False, True, TAKEN), None),
+        (service(False, True, TAKEN, TAKEN), TAKEN),
+        (service(False, True, TAKEN, BROKEN), BROKEN),
+        (service(False, False, TAKEN, TAKEN), TAKEN),
+        (service(True, False, TAKEN), TAKEN),
+    ],
+    ids=["told", "told, and one is lost", "told, and all are lost", "one has failed", "all are lost", "stood by"],
+)
+def test_a_service_that_leads_a_flow_until_it_is_told_to_stop_has_not_failed(
+    stopped: Any, failure: MirrorError | None
+) -> None:
+    assert Service._failure(stopped) is failure

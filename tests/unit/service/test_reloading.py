@@ -116,7 +116,10 @@ def test_what_changed_and_what_waits_is_named(service: Fixture, caplog: pytest.L
     service.files.next = Reloaded(IN_FORCE, ("a->b: topics", "log.level"), ("http.port", "spark.master"))
     service.ask()
     until("it is told", lambda: service.status.view.waiting)
-    (info,) = (r for r in logged(caplog, logging.INFO) if r["msg"] == "configuration reloaded")
+    (info,) = (
+        until("it is logged", lambda: [r for r in logged(caplog, logging.INFO) if r["msg"] == "configuration reloaded"])
+        or []
+    )
     assert info["changed"] == "a->b: topics; log.level"
     (warning,) = until("it is logged", lambda: logged(caplog, logging.WARNING)) or []
     assert warning["msg"] == "these keys changed, and take effect at the next start"

@@ -7,7 +7,7 @@ import pytest
 from mirror.control.control_reader import ControlReader
 from mirror.control.signs import SIGN_KEY, Sign
 from mirror.decode import DecodeError
-from mirror.service.life_signs import SourceSilence
+from mirror.service.life_signs import SourceSilence, sign_of
 from mirror.service.listener import Vigil
 from mirror.settings import Flow
 from mirror.status.flow_status import FlowStatus
@@ -79,6 +79,8 @@ def test_a_leader_gives_signs_until_its_source_was_silent_for_long() -> None:
 def test_a_sign_is_read_back_and_a_strange_one_is_refused() -> None:
     sign = Sign("1f", "mirror-0")
     assert Sign.decode(sign.encode()) == sign
+    assert Sign.decode(sign_of("1f", waits=True)).waits
+    assert Sign.decode(b'{"service_id": "1f", "host": "mirror-0"}') == sign, "of an older mirror"
     for value in (b"", b"{}", b'{"leader": "1f", "host": 3}', b'{"leader": "1f", "host": "' + b"x" * 5000 + b'"}'):
         with pytest.raises(DecodeError):
             Sign.decode(value)

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,10 +16,11 @@ from mirror.batches.codecs import LZ4
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
 from mirror.errors import LoginRefused, Malformed, Refused, Unavailable, WireError
-from mirror.source import batch_fetcher, batch_reading, broker_fetches
+from mirror.source import batch_feed, batch_fetcher, batch_reading, broker_fetches
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_memory import FetchMemory, MemoryBounds, Room
+from mirror.source.fetch_session import SessionFeeds
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.cursor import Cursor
@@ -297,6 +299,38 @@ def test_a_partition_that_is_not_taken_does_not_hold_up_others() -> None:
     asyncio.run(run())
 
 
+def test_a_partition_that_waits_for_room_costs_few_requests() -> None:
+    """While nothing moves, the broker may wait for longer and longer. It answers at once when records come."""
+
+    async def run() -> None:
+        async with fetching(MemoryBounds(batch=0, partition=200)) as (fetcher, source):
+            full, other = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 9, 40))))
+            waits = list[int]()
+            while sum(waits) < 3_000:  # ms
+                asked, future = await source.asked.get()
+                waits.append(asked.wait)
+                future.set_result(reply(fetched(1)))  # its high watermark has moved, as with an open transaction
+            assert len(waits) < 20 and waits[:3] == [20, 30, 45] and max(waits) == 500
+            asked, future = await source.asked.get()
+            future.set_result(reply(fetched(1, log(0, 1))))
+            asked, future = await source.asked.get()
+            assert asked.wait == 20, "records have come"
+            future.set_result(reply())
+            asked, future = await source.asked.get()
+            assert asked.wait == 30
+            assert await read(full) == [(0, 8)] and await read(other) == [(0, 0)]
+            future.set_result(reply())
+            asked, future = await source.asked.get()
+            assert asked.wait == 500, "none is full"
+            future.set_result(reply(fetched(0, log(9, 9, 40))))
+            asked, _ = await source.asked.get()
+            assert asked.wait == 20
+
+    asyncio.run(run())
+
+
 def test_a_partition_that_has_room_again_is_asked_for() -> None:
     """Its answer is still in memory, because another partition is not copied yet."""
 
@@ -344,8 +378,84 @@ def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
     asyncio.run(run())
 
 
+def test_the_memory_of_an_answer_is_kept_before_the_broker_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There was room for it. Meanwhile others may take all that is left."""
+    connecting = asyncio.Event()
+
+    async def never(*_: object) -> Connected:
+        connecting.set()
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    monkeypatch.setattr(Source, "connection", never)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, _):
+            fetcher.open(TOPIC, 0, 5)
+            await connecting.wait()
+            assert fetcher.memory.reserved == fetcher.answer_max
+
+    asyncio.run(run())
+
+
+def test_what_is_given_back_concerns_one_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be hundreds, which all wait for partitions that are full."""
+    many, asked_for, following = 30, list[SessionFeeds](), SessionFeeds.next
+
+    def counted(feeds: SessionFeeds, room: Room) -> Any:
+        asked_for.append(feeds)
+        return following(feeds, room)
+
+    monkeypatch.setattr(SessionFeeds, "next", counted)
+
+    async def run() -> None:
+        async with fetching(MemoryBounds(batch=0, partition=50)) as (fetcher, source):
+            source.leaders = {number: number for number in range(many)}
+            feeds = [fetcher.open(TOPIC, number, 0) for number in range(many)]
+            for _ in range(many):
+                asked, future = await source.asked.get()
+                future.set_result(reply(fetched(asked.node, log(0, 9))))
+            spans = [await taken(feed) for feed in feeds]
+            await asyncio.sleep(0.02)
+            asked_for.clear()
+            give_back(feeds[7], spans[7])
+            asked, _ = await source.asked.get()
+            assert asked.positions == {7: (9, 4, 0)} and len(asked_for) == 1
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_lacked_room_beside_others_gets_it() -> None:
+    """One of them has answered with nothing. Nothing else becomes free."""
+
+    async def run() -> None:
+        async with fetching(MemoryBounds(batch=0, total=80, answer=20)) as (fetcher, source):
+            source.leaders = {0: 1, 1: 2, 2: 3}
+            fetcher.memory.hold(50)  # by partitions that are stuck
+            futures = []
+            for partition in range(2):
+                fetcher.open(TOPIC, partition, 0)
+                futures.append((await source.asked.get())[1])
+            assert fetcher.memory.used == 80, "the first one was alone"
+            fetcher.open(TOPIC, 2, 0)
+            await asyncio.sleep(0.02)
+            assert source.asked.empty()
+            futures[0].set_result(reply())
+            found = {(await source.asked.get())[0].node for _ in range(2)}
+            assert found == {1, 3}
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gives its records back at once is quick, however busy the machine is."""
+    monkeypatch.setattr(batch_feed, "time", SimpleNamespace(monotonic=lambda: 0.0))
+
+
 @pytest.mark.parametrize("slow", [1, 2, 6, 12])
 @pytest.mark.parametrize("busy", [0, 3])
+@pytest.mark.usefixtures("no_time_passes")
 def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
     """None of the slow ones gives anything back, and the busy ones always have more. The live one gets its records."""
 
@@ -379,6 +489,7 @@ def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
 
 
 @pytest.mark.parametrize("slow", [30, 200])
+@pytest.mark.usefixtures("no_time_passes")
 def test_very_many_slow_partitions_leave_room_for_a_live_one(slow: int) -> None:
     """None of them gives anything back. The live one, which was quick before, is asked for again and again."""
 
@@ -466,6 +577,20 @@ def test_a_full_feed_is_waited_for_or_its_end_or_some_time() -> None:
             assert await ended and await read(feed) == [(0, 4), (5, 9)]
             with pytest.raises(LeaveBatchPath):
                 await feed.wait()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("later", "reason"), [(False, "let_go"), (True, "obsolete")])
+def test_a_feed_ends_for_the_first_reason_unless_it_is_dropped(later: bool, reason: str) -> None:
+    async def run() -> None:
+        feed = Feed(TOPIC, 0, 5, -1, lambda: EVERYTHING)
+        feed.end(LeaveBatchPath("let_go", 5))
+        feed.end(LeaveBatchPath("refused", 5))  # as for a request that was under way
+        if later:
+            feed.end(LeaveBatchPath("obsolete", 5), drop=True)
+        with pytest.raises(LeaveBatchPath, match=f"{reason} at offset 5"):
+            await feed.wait()
 
     asyncio.run(run())
 
@@ -683,10 +808,10 @@ def test_a_leader_that_is_cut_off_is_found_out(monkeypatch: pytest.MonkeyPatch) 
             while not (still := [each for each in source.refreshed if each]):
                 await asyncio.sleep(0.01)
             assert still[0] == {"t"} and not source.forgotten
-            fetcher.close(moving)
             feed = fetcher.open(TOPIC, 0, 5)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
+            fetcher.close(moving)  # not before, or a look could end the broker that has no partition
             source.leaders[0] = 2
             future.set_result(reply())
             asked, future = await source.asked.get()
@@ -786,6 +911,32 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_follower_that_does_not_know_the_epoch_proves_nothing(again: bool) -> None:
+    """It may lag. If the leader names it again, it has all records before the position: the log was cut."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5, epoch=3)
+            asked, future = await source.asked.get()
+            for round_ in range(2 if again else 1):
+                future.set_result(reply(fetched(0, preferred=2)))
+                while asked.node == 1:  # it may be told first that it has no partition any more
+                    asked, future = await source.asked.get()
+                future.set_result(reply(fetched(0, diverging=(2, 4)), session=88))
+                if round_ == 0:
+                    asked, future = await source.asked.get()
+                    assert (asked.node, asked.positions) == (1, {0: (5, 4, 3)})
+            if again:
+                with pytest.raises(LeaveBatchPath, match="diverged at offset 5"):
+                    await taken(feed)
+            else:
+                future.set_result(reply(fetched(0, log(5, 1))))
+                assert await read(feed) == [(5, 5)]
+
+    asyncio.run(run())
+
+
 def test_only_a_replica_is_followed() -> None:
     """A broker that names ever other ones costs nothing but requests to the leader."""
 
@@ -849,6 +1000,12 @@ def test_a_topic_that_was_created_again() -> None:
             future.set_result(reply(fetched(0, error=CODES["UNKNOWN_TOPIC_ID"])))
             with pytest.raises(LeaveBatchPath, match="recreated at offset 5"):
                 await taken(feed)
+            assert source.forgotten
+            source.forgotten.clear()
+            again = fetcher.open(TOPIC, 0, 5)
+            with pytest.raises(LeaveBatchPath, match="recreated at offset 5"):
+                await taken(again)
+            assert source.forgotten == [0], "the next one does not go by what was known"
 
     asyncio.run(run())
 

@@ -19,6 +19,10 @@ FIRST, END = 20, 30  # offsets of the batch
 BAD: Any = KafkaError(KafkaError._BAD_MSG, "failed CRC32C check")
 
 
+def message(error: Any, offset: int | None, topic: str | None = "t") -> Any:
+    return SimpleNamespace(error=lambda: error, offset=lambda: offset, topic=lambda: topic)
+
+
 class NeverClosed:
     """A consumer that librdkafka can't close any more."""
 
@@ -29,7 +33,7 @@ class NeverClosed:
 
     def poll(self, _: float) -> Any:
         is_bad = FIRST <= self._at < END
-        return SimpleNamespace(error=lambda: BAD if is_bad else None, offset=lambda: FIRST if is_bad else self._at)
+        return message(BAD if is_bad else None, FIRST if is_bad else self._at)
 
     def close(self) -> None:
         self.ended.wait()
@@ -49,3 +53,57 @@ def test_a_consumer_that_can_not_be_closed_holds_nothing_up(never_closed: None) 
     looking.start()
     looking.join(10)
     assert found == [Loss("corrupt", FIRST, END, BAD.str())]
+
+
+class Answers:
+    """Consumers for single offsets: of each, the first answer is about the group, and `bad` says what can't be read."""
+
+    def __init__(self, bad: Any) -> None:
+        self.tried: list[int] = []
+        self._bad = bad
+        self._told = False
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.tried.append(partitions[0].offset)
+        self._told = False
+
+    def poll(self, _: float) -> Any:
+        if not self._told:
+            self._told = True
+            return message(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), None, None)
+        at = self.tried[-1]
+        return message(BAD, FIRST) if self._bad(at, len(self.tried)) else message(None, at)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, position: int, bad: Any, end: int = 50) -> tuple[Loss | None, Answers, int]:
+    answers, progressed = Answers(bad), list[None]()
+    monkeypatch.setattr(corruption, "batch_reader", lambda _: answers)
+    reader = corruption._Reader(flow(), Partition("t", 0), lambda: progressed.append(None))
+    return reader.loss(position, end), answers, len(progressed)
+
+
+def test_what_is_said_about_the_group_tells_nothing_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mirror needs no permission on a group of the source."""
+    loss, answers, progressed = looked(monkeypatch, FIRST, lambda at, _: FIRST <= at < END)
+    assert loss == Loss("corrupt", FIRST, END, BAD.str())
+    assert progressed == len(answers.tried), "each try may take its time"
+
+
+def test_a_position_within_the_batch_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, answers, _ = looked(monkeypatch, FIRST + 5, lambda at, _: FIRST <= at < END)
+    assert loss == Loss("corrupt", FIRST + 5, END, BAD.str()) and min(answers.tried) == FIRST + 5
+
+
+@pytest.mark.parametrize("tries", [1, 2, 4])
+def test_a_batch_that_is_mended_meanwhile_is_no_loss(monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
+    """Another replica leads, which has it as it was written."""
+    loss, _, _ = looked(monkeypatch, FIRST + 5, lambda at, tried: FIRST <= at < END and tried <= tries)
+    assert loss is None
+
+
+def test_a_broker_that_has_not_what_is_there_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, _, _ = looked(monkeypatch, FIRST + 5, lambda at, _: FIRST <= at < END, end=FIRST + 5)
+    assert loss is None

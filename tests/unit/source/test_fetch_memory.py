@@ -25,7 +25,7 @@ def feeds(*sizes: int) -> dict[int, Feed]:
     """Feeds with so many bytes that wait."""
     found = {}
     for number, size in enumerate(sizes):
-        found[number] = Feed(TopicKey("t", b"t" * 16), number, 0, -1, lambda: 1000, nothing)
+        found[number] = Feed(TopicKey("t", b"t" * 16), number, 0, -1, lambda: 1000)
         found[number].size = size
     return found
 
@@ -73,6 +73,33 @@ def test_what_is_free_again_is_told() -> None:
     memory = FetchMemory(BOUNDS, lambda: told.append(memory.held))
     held = memory.hold(70)
     held.retain()
-    assert memory.is_scarce and not told
+    assert memory.is_scarce and memory.room(20) and not told
     held.release()
     assert told == [0] and not memory.is_scarce
+
+
+def test_only_those_are_told_who_lacked_room() -> None:
+    """With hundreds of brokers, most wait for partitions that are full, and not for memory."""
+    told: list[int] = []
+    memory = FetchMemory(BOUNDS, lambda: told.append(memory.held))
+    memory.hold(70)
+    held = [memory.hold(size) for size in (1, 2, 3)]
+    for each in held:
+        each.retain()
+    held[0].release()
+    assert not told, "nobody has asked"
+    assert memory.room(20)  # but not for those that are slow
+    held[1].release()
+    held[2].release()
+    assert told == [73], "once, until somebody asks again"
+
+
+@pytest.mark.parametrize(("held", "told"), [(70, [10]), (60, [])])
+def test_what_an_answer_does_not_take_is_told(held: int, told: list[int]) -> None:
+    """It had nothing. Whoever had no room beside it has it now."""
+    found: list[int] = []
+    memory = FetchMemory(BOUNDS, lambda: found.append(memory.bounds.total - memory.used - 20))
+    memory.hold(held)
+    with memory.reserve(20):
+        assert (memory.room(20) is None) == bool(told) and not found
+    assert found == told

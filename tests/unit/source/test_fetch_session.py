@@ -36,7 +36,8 @@ class Sessions(RuleBasedStateMachine):
         """A copier opens a feed, in place of one that has ended."""
         if partition in self.feeds:
             self.feeds[partition].end(None, drop=True)
-        feed = Feed(TOPIC, partition, position, -1, lambda: 1, self.session.changed)
+        feed = Feed(TOPIC, partition, position, -1, lambda: 1)
+        feed.on_change = self.session.changed
         self._placed(partition, feed)
 
     @rule(partition=PARTITIONS)
@@ -98,7 +99,7 @@ class Sessions(RuleBasedStateMachine):
                 )
                 self.told[key] = high
         self.under_way, self.answered = None, list(self.ends)
-        self.session.answered(throttled=False)
+        self.session.answered(throttled=False, moved=False)
 
     @rule(most=sampled_from([1, 15]), quick=sampled_from(CLASSES))
     @precondition(lambda self: self.under_way is None)
@@ -144,3 +145,17 @@ class Sessions(RuleBasedStateMachine):
 
 TestSessions = Sessions.TestCase
 TestSessions.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+
+
+def test_without_a_session_each_partition_comes_first_now_and_then() -> None:
+    """A broker fills its answers in the order of the request: the last ones would get nothing for a long time."""
+    session = SessionFeeds()
+    for partition in range(3):
+        session.take(Feed(TOPIC, partition, 0, -1, lambda: 1))
+    first = set()
+    for _ in range(200):
+        session.begin_again()
+        found = session.next(Room(1, 0, CLASSES[-1]))
+        assert found is not None and len(found.asked) == 3
+        first.add(found.asked[0].partition)
+    assert first == {0, 1, 2}

@@ -186,7 +186,7 @@ def test_whatever_batches_say_what_is_read_goes_forwards(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> None:
     counted: list[int] = []
-    feed = Feed(TOPIC, 0, position, -1, lambda: 2**20, lambda _: None)
+    feed = Feed(TOPIC, 0, position, -1, lambda: 2**20)
     held = Held(7, counted.append)
     held.retain()
     read(feed, PartitionAnswer(0, 0, 5, 0, aborted, memoryview(bytearray(records)), None, None, -1, 5), held, BOUNDS)
@@ -208,7 +208,7 @@ def test_a_transaction_has_a_bounded_number_of_records() -> None:
     """Batches say how many they have. Each needs a few bytes only, and syncs are made by that number."""
     many = b"".join(batches.raw(b"", RECORDS_MAX, n * RECORDS_MAX, (n + 1) * RECORDS_MAX - 1) for n in range(20))
     counted: list[int] = []
-    feed, held = Feed(TOPIC, 0, 0, -1, lambda: 2**20, lambda _: None), Held(7, counted.append)
+    feed, held = Feed(TOPIC, 0, 0, -1, lambda: 2**20), Held(7, counted.append)
     read(feed, PartitionAnswer(0, 0, 5, 0, (), memoryview(bytearray(many)), None, None, -1, 5), held, BOUNDS)
     taken_: list[Any] = []
     while spans := feed.take(2**30, 500):
@@ -220,7 +220,7 @@ def test_a_transaction_has_a_bounded_number_of_records() -> None:
 
 def test_reading_takes_a_time_that_depends_on_what_was_asked_for() -> None:
     records = memoryview(bytearray(batches.raw(b"", 0, 0, 0) * 500_000))  # 30 MB, which repeat an offset
-    feed, held = Feed(TOPIC, 0, 0, -1, lambda: 2**20, lambda _: None), Held(7, lambda _: None)
+    feed, held = Feed(TOPIC, 0, 0, -1, lambda: 2**20), Held(7, lambda _: None)
     begun = time.process_time()
     read(feed, PartitionAnswer(0, 0, 5, 0, (), records, None, None, -1, 5), held, BOUNDS)
     assert feed.ended and time.process_time() - begun < 1.0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 from mirror.groups.group_choice import GroupOutcome
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import GroupOffset
 from mirror.model import Partition
+from mirror.status import group_overview
 from mirror.status.group_overview import GROUP_OUTCOMES, REASONS, groups_view
 
 
@@ -48,3 +51,14 @@ def test_a_group_whose_offsets_the_source_does_not_give_is_named() -> None:
     assert (
         billing.lag is None and billing.partitions_by_outcome["exact"] == billing.partitions_by_outcome["denied"] == 1
     )
+
+
+def test_the_view_is_made_once_for_each_round() -> None:
+    """Tens of thousands of groups take a while, and each page and each scrape needs them."""
+    first, second = (Round(1.0, [stands("billing", 0)], True) for _ in range(2))
+    assert groups_view(first) is groups_view(first)
+    assert groups_view(first) is not groups_view(second), "the same time, but of another flow"
+    known = len(group_overview._views)
+    del first, second
+    gc.collect()
+    assert len(group_overview._views) == known - 2, "an old round is not kept"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -35,8 +36,9 @@ from mirror.target.offset_syncs import OffsetSync
 from mirror.target.position_metadata import decoded
 from mirror.target.transaction_content import Places
 from mirror.target.written import AppendedOffsets
-from mirror.wire.cluster import Cluster
+from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
 from mirror.wire.error_codes import CODES
+from mirror.wire.metadata import Leader
 from mirror.wire.produce import ALL, LEADER
 from mirror.wire.requests import Request
 from mirror.wire.transactional import Identity
@@ -259,6 +261,31 @@ def test_a_leader_of_our_own_topic_that_moves_is_asked_for() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("topic", [SYNCS, MAP])
+def test_nothing_is_sent_while_one_of_our_own_topics_has_no_leader(topic: str, careful: bool) -> None:
+    """Each try would leave a batch in the remote partition that is aborted."""
+
+    class Leaderless(Target):
+        async def leader(self, topic_: str, partition: int) -> Leader:
+            if topic_ == topic:
+                raise Unavailable(f"{topic} has no leader")
+            return await super().leader(topic_, partition)
+
+    async def run() -> None:
+        target, batches = Leaderless(), made(3, 2)
+        for tried in range(3):
+            with pytest.raises(OutcomeUnknown, match="has no leader") as raised:
+                await session(target, careful=careful).copy(batches, after(batches))
+            assert raised.value.away and not target.requests, tried
+        if topic == MAP:  # a topic without entries does not need it
+            copying = session(target, topic=replace(TOPIC, remote_id=""), careful=careful)
+            await copying.copy(batches, after(batches, None))
+            assert target.commits == 1
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("topic", ["remote", SYNCS])
 def test_an_answer_that_leaves_a_partition_out_proves_nothing(topic: str) -> None:
     async def run() -> None:
@@ -387,6 +414,26 @@ def test_the_first_batch_is_sent_again_while_it_can_not_have_been_appended() -> 
     asyncio.run(run())
 
 
+def test_the_first_batch_is_seldom_sent_while_replicas_are_away_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But soon at first: most often it waits for markers."""
+    pauses, sleep = list[float](), asyncio.sleep
+
+    async def slept(pause: float) -> None:
+        pauses.append(pause)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", slept)
+
+    async def run() -> None:
+        batches, target = made(3), Target(kinds={"Produce": [CODES["NOT_ENOUGH_REPLICAS"]] * 15})
+        await session(target).copy(batches, after(batches))
+        assert len(target.committed["remote"]) == 3
+
+    asyncio.run(run())
+    waits = [each for each in pauses if each]
+    assert len(waits) == 15 and sum(waits[:5]) < 0.1 and all(0.5 <= each <= 1.0 for each in waits[-5:])
+
+
 def test_a_batch_that_one_partition_has_taken_is_not_sent_again() -> None:
     async def run() -> None:
         target = Target()
@@ -411,6 +458,63 @@ def test_a_request_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> No
             with pytest.raises(OutcomeUnknown, match=f"{kind}.* was answered with CONCURRENT_TRANSACTIONS"):
                 await session(target).copy(batches, after(batches))
             assert target.commits == 0 and 1 < target.count(kind) < 30
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("unreplicated", "needs"),
+    [
+        (False, {("remote", "first"), ("remote", "produce"), (SYNCS, "first"), (MAP, "first")}),
+        (True, {(topic, "unreplicated") for topic in ("remote", SYNCS, MAP)}),
+    ],
+)
+def test_a_quota_of_any_leader_that_a_transaction_needs_holds_it_back(
+    unreplicated: bool, needs: set[tuple[str, str]]
+) -> None:
+    class Quiet(Target):
+        held_back = "", ""
+
+        def quiet_until(self, topic: str, partition: int, purpose: str) -> float:
+            return 7.0 if (topic, purpose) == self.held_back else 5.0
+
+    target = Quiet()
+    if unreplicated:
+        target.unreplicated.add(("remote", 0))
+    for topic, purpose in itertools.product(("remote", SYNCS, MAP), MOST_CONNECTIONS):
+        target.held_back = topic, purpose
+        assert session(target).quiet_until == (7 if (topic, purpose) in needs else 5)
+
+
+class SilentAtFirst(Target):
+    """It does not answer some questions that come before a request to a coordinator."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__()
+        self._left = dict.fromkeys([step], 3)
+
+    async def coordinator(self, kind: int, name: str) -> int:
+        self._answer("coordinator")
+        return await super().coordinator(kind, name)
+
+    async def connection(self, node: int, purpose: str = "other") -> Connected:
+        self._answer(f"connection for {purpose}")
+        return await super().connection(node, purpose)
+
+    def _answer(self, step: str) -> None:
+        if self._left.get(step):
+            self._left[step] -= 1
+            raise Unanswered("the connection was closed")
+
+
+@pytest.mark.parametrize("step", ["coordinator", f"connection for {coordination.PURPOSE}"])
+def test_a_transaction_goes_on_if_nobody_answers_before_its_request_is_sent(step: str) -> None:
+    """That can't have had an effect."""
+
+    async def run() -> None:
+        target, batches = SilentAtFirst(step), made(3)
+        await session(target).copy(batches, after(batches))
+        assert target.commits == target.count("EndTxn") == target.count("TxnOffsetCommit") == 1
 
     asyncio.run(run())
 

@@ -35,8 +35,8 @@ def part_of(first: int, attributes: int = 0, producer: int = -1) -> bytes:
     return batches.batch(contents, attributes=attributes, producer=producer)
 
 
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (coordination, batch_take_over):
         monkeypatch.setattr(module, "PATIENCE", 0.2)
 
@@ -127,8 +127,10 @@ def test_who_may_not_look_takes_it_that_there_are_records(error: str, passes: bo
         ([f"{'9' * 32}/{n}" for n in range(1000)], False),
     ],
 )
-def test_only_a_token_of_ours_is_believed(tokens: list[str], believed: bool) -> None:
+def test_only_a_token_of_ours_is_believed(tokens: list[str], believed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that was deposed tells what it remembers."""
+    if not believed:
+        monkeypatch.setattr(batch_take_over, "PATIENCE", 0.2)
 
     async def run() -> None:
         target = Target(tokens=list(tokens), position=COMMITTED)
@@ -160,6 +162,7 @@ def test_a_token_of_before_is_not_believed() -> None:
         assert not tokens.is_since(before, text)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_transaction_that_lasts() -> None:
     async def run() -> None:
         said = r"remote-0 is held by an open transaction of producer id 8 \(epoch 2, start offset 90\); should"
@@ -207,6 +210,7 @@ def test_a_broker_that_has_just_started_is_asked_again() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("code", "away", "blocked"),
     [

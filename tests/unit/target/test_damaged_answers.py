@@ -26,6 +26,7 @@ from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
 from tests.harness.batch_target import Target, made
 from tests.harness.loopback import HOST, Loopback
+from tests.harness.waiting import PATIENCE
 from tests.unit.target.test_batch_session import RARELY, TOPIC, after
 
 SOON = 0.1  # seconds in place of ten
@@ -70,8 +71,8 @@ DAMAGES = st.builds(
 
 
 @contextlib.contextmanager
-def hurried() -> Iterator[list[int]]:
-    """Time-outs are short, and only the ports in the list can be reached: damage may name any address."""
+def hurried(soon: float = SOON) -> Iterator[list[int]]:
+    """Time-outs are that short, and only the ports in the list can be reached: damage may name any address."""
     ports: list[int] = []
     original = socket.getaddrinfo
 
@@ -82,9 +83,9 @@ def hurried() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (coordination, batch_transaction, batch_take_over):
-            patch.setattr(module, "PATIENCE", SOON)
-        patch.setattr(connection, "TIMEOUT", SOON)
-        patch.setattr(connection, "THROTTLE_MAX", SOON)
+            patch.setattr(module, "PATIENCE", soon)
+        patch.setattr(connection, "TIMEOUT", soon)
+        patch.setattr(connection, "THROTTLE_MAX", soon)
         patch.setattr(socket, "getaddrinfo", known)
         yield ports
 
@@ -110,7 +111,7 @@ def test_without_damage_it_is_copied() -> None:
             ports.append(loopback.port)
             await copied(loopback, [3, 2], False)
 
-    with hurried() as ports:
+    with hurried(PATIENCE) as ports:
         asyncio.run(run())
     assert len(loopback.target.committed["remote"]) == 5 and loopback.target.position.offset == 5
     assert 10 < len(loopback.asked) <= REQUESTS and loopback.most_open <= 14, loopback.asked

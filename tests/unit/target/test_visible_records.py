@@ -8,10 +8,12 @@ from typing import cast
 import pytest
 
 from mirror.batches.headers import TRANSACTIONAL
+from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable
 from mirror.target import visible_records
-from mirror.target.visible_records import count_between
+from mirror.target.visible_records import count_between, is_visible
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
+from mirror.wire.fetch import FetchAnswer
 from tests.harness import batches
 from tests.harness.batch_target import Target
 from tests.unit.target.test_batch_take_over import part_of
@@ -59,3 +61,47 @@ def test_a_target_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visible_records, "COUNT_TIMEOUT", 0.01)
     target = Target(delay=30, log=lambda _: (OPEN + MARKER + THEIRS, ()))
     assert counted(target, 10, 17) is None and not target.requests
+
+
+@pytest.mark.parametrize(
+    ("log", "aborted", "visible"),
+    [
+        (OPEN + MARKER + THEIRS, ((8, 10),), False),
+        (OPEN + batches.marker(13, 8, commit=True) + THEIRS, (), True),
+        (OPEN + MARKER, ((8, 4),), False),  # the transaction began before
+        (part_of(10), (), True),
+        (part_of(9), (), True),  # the offset is within the batch
+        (THEIRS, (), None),  # compaction or retention has removed it
+        (batches.batch([], first=10, last=12), (), None),
+        (OPEN[:-1] + b"?", (), None),  # it can't be read
+        (b"", (), None),
+    ],
+)
+def test_a_record_is_visible_unless_its_transaction_was_aborted(
+    log: bytes, aborted: tuple[tuple[int, int], ...], visible: bool | None
+) -> None:
+    target = Target(log=lambda _: (log, aborted))
+    assert asyncio.run(is_visible(cast(Cluster, target), ("remote", 0), 10)) is visible
+    assert target.isolations == [1]
+
+
+def test_a_target_that_gives_no_partition_for_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Target, "_fetched", lambda *_: FetchAnswer(0, 30, [], {}, 0, False))
+    with pytest.raises(Unavailable):
+        asyncio.run(is_visible(cast(Cluster, Target()), ("remote", 0), 10))
+
+
+def test_a_target_that_does_not_say_whether_a_record_is_visible() -> None:
+    """What passes is tried again with the take-over. If it does not, the position alone counts."""
+    behind = Target(ends={"remote": 10})  # its leader was elected just now
+    with pytest.raises(PositionUnstable):
+        asyncio.run(is_visible(cast(Cluster, behind), ("remote", 0), 10))
+    moved = Target(kinds={"Fetch": [CODES["NOT_LEADER_OR_FOLLOWER"]]})
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(is_visible(cast(Cluster, moved), ("remote", 0), 10))
+    failing = Target(kinds={"Fetch": [CODES["UNKNOWN_SERVER_ERROR"]]})
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(is_visible(cast(Cluster, failing), ("remote", 0), 10))
+    for lasting in ("TOPIC_AUTHORIZATION_FAILED", "OFFSET_OUT_OF_RANGE"):
+        target = Target(kinds={"Fetch": [CODES[lasting]]})
+        assert asyncio.run(is_visible(cast(Cluster, target), ("remote", 0), 10)) is None

@@ -15,7 +15,7 @@ from mirror.source.fetch_events import EndReached, RecordsArrived
 from mirror.source.loss_detection import find_loss
 from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
-from tests.unit.task.test_copier import COPY, TAKE_OVER, TOPIC, Producer, World, arrive, foreign, state
+from tests.unit.task.test_copier import COPY, TAKE_OVER, TOPIC, World, arrive, enter, foreign, state
 from tests.unit.test_naming import flow
 
 BACK = [(NAME, b"t,0,id-b")]  # of a record that comes from the target
@@ -25,7 +25,7 @@ OURS = (NAME, b"primary.t,0,id-a")
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(flow(active_active=True))
-    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(world))
+    enter(world, monkeypatch)
     return world
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror.batches.headers import RecordBatch, walk
+from mirror.batches.headers import TRANSACTIONAL, RecordBatch, walk
 from mirror.batches.merging import MERGED_MAX
 from mirror.batches.records import Content, encode
 from mirror.clock import Clock
@@ -27,6 +29,7 @@ from mirror.target import batch_take_over, batch_transaction, coordination
 from mirror.target.loading import Tokens
 from mirror.target.position_metadata import decoded, encoded
 from mirror.target.take_over_places import Place, Places
+from mirror.target.unconfirmed import UnconfirmedTransactions
 from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchCopier
 from mirror.task.batch_services import BatchServices, Books, Route
@@ -40,7 +43,7 @@ from mirror.wire.fetch import TopicKey
 from mirror.wire.offsets import Offset
 from mirror.wire.requests import Request
 from tests.harness import batches
-from tests.harness.batch_target import MAP, REMOTE_ID, SYNCS, Connected, Fault, Lost, Target, made
+from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Connected, Fault, Lost, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
 from tests.unit.task.test_batch_path_obstacles import flow
@@ -68,7 +71,7 @@ class Source:
     def open(
         self, topic: TopicKey, partition: int, position: int, epoch: int, largest: Largest, merged: Largest
     ) -> Feed:
-        feed = Feed(topic, partition, position, epoch, largest, lambda _: None, merged)
+        feed = Feed(topic, partition, position, epoch, largest, merged)
         self.feeds.append(feed)
         for number in range(len(self.answers)):
             self._give(feed, number)
@@ -100,15 +103,25 @@ class World:
     start: StartPoint = field(default_factory=lambda: StartPoint(5, AT))
     early: bool = True
     limits: RateLimits = field(default_factory=lambda: RateLimits(Clock()))
+    renew_interval: float = 3600.0
 
     def __post_init__(self) -> None:
-        self.known = KnownPositions(self.start, self.topic, self.early, 3600.0, Clock())
+        self.known = KnownPositions(self.start, self.topic, self.early, self.renew_interval, Clock())
         self.books = Books(self.known, Counters(), Turns(Clock()))
         fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
-        plan = ConstantPlan(self.of)
+        plan = ConstantPlan(self.of, self.renew_interval)
         self.looks = LookBudget()
+        self.unconfirmed = UnconfirmedTransactions()
         services = BatchServices(
-            plan, fetcher, target, Tokens(), self.limits, Clock(), Ownership(plan), looks=self.looks
+            plan,
+            fetcher,
+            target,
+            Tokens(),
+            self.limits,
+            Clock(),
+            Ownership(plan),
+            looks=self.looks,
+            unconfirmed=self.unconfirmed,
         )
         self.copier = BatchCopier(services, Route(PARTITION, self.topic), self.books)
 
@@ -207,8 +220,136 @@ def test_the_throttle_is_kept() -> None:
         begun = asyncio.get_running_loop().time()
         await world.until(lambda: world.target.position.offset == 25)
         took = asyncio.get_running_loop().time() - begun
-        assert took > 0.5 and world.books.counters.throttled > 0.5
+        assert took > 0.3 and world.books.counters.throttled > 0.3, "what was saved up before counts, too"
         assert committed(world) == contents(range(5, 25)) and world.target.commits > 1
+
+    asyncio.run(run())
+
+
+def test_what_is_due_does_not_wait_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn may be far away, and a position that is not committed again expires. The turn stays as it was."""
+    monkeypatch.setattr(batch_copier, "SETTLE_DELAY", 0.02)
+
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(1, 1)})
+        world = World(limits=limits, renew_interval=0.1)
+        world.source.add(8, lambda: made(3, at=5))
+        world.source.add(11, lambda: made(3, at=8))
+        turns, commits = set[float](), list[int]()
+
+        def settled() -> bool:
+            if world.target.position.offset == 8:
+                commits.append(world.target.commits)
+                turns.update({world.books.turns.until} if world.books.turns.waiting else ())
+            return bool(commits) and commits[-1] - commits[0] > 5 and len(syncs(world.target)) == 2
+
+        await world.until(settled)
+        (turn,) = turns
+        assert turn > Clock().monotonic() + 60 and committed(world) == contents(range(5, 8))
+        assert [each.upstream for each in syncs(world.target)] == [5, 7], "the sync of the last record was due, too"
+
+    asyncio.run(run())
+
+
+def test_a_transaction_begins_only_when_no_quota_holds_it_back() -> None:
+    """Its time would pass before it may send anything. What needs no leader does not wait."""
+
+    async def run() -> None:
+        world = World(renew_interval=0.1)
+        world.target.quiet = Clock().monotonic() + 3_600
+        world.source.add(8, lambda: made(3, at=5))
+        before = list[int]()
+
+        def copied() -> bool:
+            if not committed(world):
+                before.append(world.target.commits)
+            if world.target.commits == 2:  # each renewal looks again
+                world.target.quiet = min(world.target.quiet, Clock().monotonic())
+            return world.target.position.offset == 8
+
+        await world.until(copied)
+        assert world.target.committed_at[before[-1]] >= world.target.quiet and before[-1] > 1, "positions are renewed"
+        assert committed(world) == contents(range(5, 8)) and world.copier.working_since is None
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_idle_partition_settles_only_when_no_quota_holds_it_back(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if more `waits` to be copied."""
+    monkeypatch.setattr(batch_copier, "SETTLE_DELAY", 0.02)
+
+    async def run() -> None:
+        world = World()
+        world.source.add(8, lambda: made(3, at=5))
+
+        def settled() -> bool:
+            if world.target.commits and not world.target.quiet:
+                world.target.quiet = Clock().monotonic() + 0.5
+                if waits:
+                    world.source.add(11, lambda: made(3, at=8))
+            return len(syncs(world.target)) > 1
+
+        await world.until(settled)
+        assert world.target.committed_at[1] >= world.target.quiet
+
+    asyncio.run(run())
+
+
+def test_what_has_no_records_to_copy_does_not_wait_for_a_quota() -> None:
+    """It would only fill the memory of what is fetched."""
+
+    async def run() -> None:
+        world = World()
+        world.target.quiet = Clock().monotonic() + 60
+        for end in range(6, 10):
+            world.source.add(end)
+        await world.until(lambda: bool(world.source.feeds) and world.source.feeds[0].drained)
+        assert not world.target.commits
+
+    asyncio.run(run())
+
+
+def test_who_is_let_go_does_not_wait_for_a_quota() -> None:
+    async def run() -> None:
+        world = World()
+        world.target.quiet = Clock().monotonic() + 60
+        world.source.add(8, lambda: made(3, at=5))
+        running = asyncio.create_task(world.copier.run())
+        async with asyncio.timeout(20):
+            while not (world.source.feeds and world.copier.feed):
+                await asyncio.sleep(0.001)
+            world.copier.let_go()
+            with pytest.raises(LeaveBatchPath):
+                await running
+        assert not committed(world)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_who_is_cancelled_just_when_its_wait_ends_ends(turns: int) -> None:
+    """`turns` of the event loop after that."""
+
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(1, 1)})
+        world = World(limits=limits)
+        world.source.add(8, lambda: made(3, at=5))
+        world.source.add(11, lambda: made(3, at=8))
+        running = asyncio.create_task(world.copier.run())
+        async with asyncio.timeout(20):
+            while not world.books.turns.waiting:
+                await asyncio.sleep(0.001)
+            world.copier.forget_turns()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            running.cancel()
+            await asyncio.wait([running])
+        assert running.cancelled()
 
     asyncio.run(run())
 
@@ -393,6 +534,8 @@ def test_what_only_the_record_path_can_judge(reason: str, change: dict[str, Any]
         with pytest.raises(LeaveBatchPath, match=reason):
             await world.until(lambda: False)
         assert not world.target.count("Produce") and world.target.commits == 0
+        # Of another topic than the plan names one knows perhaps by an old answer: the next try asks for it again.
+        assert ("remote" in world.target.forgotten) == (world.topic.remote_id == TOPIC_ID)
 
     asyncio.run(run())
 
@@ -422,6 +565,16 @@ def test_what_was_read_is_copied_before_it_leaves_the_batch_path() -> None:
     asyncio.run(run())
 
 
+async def begun(worlds: list[World], places: Places) -> list[asyncio.Task[None]]:
+    """The copiers of these worlds, which share the places of one task and ask for them in this order."""
+    running: list[asyncio.Task[None]] = []
+    for each in worlds:
+        services = replace(each.copier._services, taking_over=places)
+        running.append(asyncio.create_task(BatchCopier(services, Route(PARTITION, TOPIC), each.books).run()))
+        await asyncio.sleep(0)
+    return running
+
+
 def test_who_has_something_to_copy_is_taken_over_first() -> None:
     """An idle partition waits longer, but is taken over, too."""
 
@@ -431,17 +584,10 @@ def test_who_has_something_to_copy_is_taken_over_first() -> None:
         await holder.__aenter__()
         worlds = [World(), World(), World()]
         worlds[1].source.add(8, lambda: made(3, at=5))
-        copiers = [
-            BatchCopier(replace(each.copier._services, taking_over=places), Route(PARTITION, TOPIC), each.books)
-            for each in worlds
-        ]
-        running = []
-        for copier in copiers:
-            running.append(asyncio.create_task(copier.run()))
-            await asyncio.sleep(0)
+        running = await begun(worlds, places)
         worlds[2].source.add(8, lambda: made(3, at=5))  # something comes while it waits
         seen = list[list[bool]]()
-        await holder.__aexit__()
+        await holder.__aexit__(None)
         async with asyncio.timeout(10):
             while not worlds[0].target.requests:
                 await asyncio.sleep(0)
@@ -452,6 +598,48 @@ def test_who_has_something_to_copy_is_taken_over_first() -> None:
             each.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         assert not any(each.source.feeds for each in worlds)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_start_that_would_move_is_taken_over_before_idle_partitions(unread: bool) -> None:
+    """Who waits for long may not get the start that it had when the flow began.
+
+    If its position could not be read, it most likely has one, which a transaction holds: its take-over may take long.
+    """
+
+    async def run() -> None:
+        places = Places(1)
+        holder = Place(places)
+        await holder.__aenter__()
+        begins = World(target=Target(ends={"remote": 0}), start=StartPoint(7, unread=unread), early=False)
+        worlds = [World(), begins]
+        running = await begun(worlds, places)
+        await holder.__aexit__(None)
+        async with asyncio.timeout(10):
+            while not any(each.target.requests for each in worlds):
+                await asyncio.sleep(0)
+        assert [bool(each.target.requests) for each in worlds] == [unread, not unread]
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_who_could_not_be_taken_over_waits_for_all_others() -> None:
+    async def run() -> None:
+        world = World()
+        world.source.add(8, lambda: made(3, at=5))
+        world.target.faults = {0: CODES["UNKNOWN_SERVER_ERROR"]}
+        with pytest.raises(PartitionError):
+            await world.until(lambda: False)
+        assert world.copier._place.has_failed
+        world.target.kinds = {"EndTxn": [CODES["UNKNOWN_SERVER_ERROR"]]}
+        with pytest.raises(PartitionError):
+            await world.until(lambda: False)
+        assert not world.copier._place.has_failed, "it was taken over"
 
     asyncio.run(run())
 
@@ -575,6 +763,111 @@ def test_who_meets_others_is_careful_and_then_leaves_the_batch_path() -> None:
             await world.until(lambda: False)
         assert committed(world) == contents(range(5, 10))
         assert (world.books.counters.foreign, world.books.foreign) == (0, NOWHERE), "what is there can't be read"
+
+    asyncio.run(run())
+
+
+class Memory(bytearray):
+    """The memory of an answer. Weak references can tell when it is free."""
+
+
+class Answers:
+    """Answers of the source, which nothing keeps but what is read of them."""
+
+    def __init__(self) -> None:
+        self._seen: list[weakref.ref[Memory]] = []
+
+    def __call__(self) -> list[RecordBatch]:
+        data = Memory(b"".join(each.data for each in made(3, 2, 1, at=5)))
+        self._seen.append(weakref.ref(data))
+        return walk(memoryview(data))
+
+    @property
+    def kept(self) -> int:
+        return sum(each() is not None for each in self._seen)
+
+
+@pytest.fixture
+def no_garbage_collection() -> Iterator[None]:
+    """Only what nothing refers to is freed: no circle of references."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+UNKNOWN_ERROR = CODES["UNKNOWN_SERVER_ERROR"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param({"kinds": {"Produce": [UNKNOWN_ERROR]}}, id="the first batch"),
+        pytest.param({"kinds": {"Produce": [0, 0, 0, UNKNOWN_ERROR]}}, id="the last batch"),
+        pytest.param({"kinds": {"TxnOffsetCommit": [UNKNOWN_ERROR]}}, id="the position"),
+        pytest.param({"kinds": {"EndTxn": [UNKNOWN_ERROR]}}, id="the end"),
+        pytest.param({"faults": {5: Unanswered("no answer")}}, id="the first batch is not answered"),
+        pytest.param({"faults": {8: Unanswered("no answer")}}, id="the last batch is not answered"),
+        pytest.param({"faults": {8: Lost(Unavailable("away"))}}, id="the last answer is lost"),
+        pytest.param({"kinds": {"Produce": [CODES["MESSAGE_TOO_LARGE"]]}}, id="refused"),
+        pytest.param({"others": [0, 0, 3], "log": lambda _: (b"", ())}, id="interleaved"),
+        pytest.param({"delay": 0.2}, id="takes too long"),
+    ],
+)
+@pytest.mark.usefixtures("no_garbage_collection")
+def test_no_error_of_a_transaction_keeps_its_batches(target: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept while the partition waits for its next try, or for the record path. Their memory counts as free."""
+
+    async def run() -> None:
+        world = World(replace(flow(), transaction_timeout=0.5), Target(position=COMMITTED, **target))
+        answers, kept = Answers(), list[int]()
+
+        async def taken_over(*args: Any) -> Any:
+            delay, world.target.delay = world.target.delay, 0.0
+            try:
+                return await take_over(*args)
+            finally:
+                world.target.delay = delay
+
+        async def look(*_: object) -> None:
+            kept.append(answers.kept)
+
+        monkeypatch.setattr(batch_copier, "take_over", taken_over)
+        monkeypatch.setattr(batch_copier, "count_between", look)
+        world.source.add(11, answers)
+        try:
+            async with asyncio.timeout(10):
+                await world.copier.run()
+        except (PartitionError, LeaveBatchPath):
+            kept.append(answers.kept)
+        assert kept == ([0, 0] if "others" in target else [0])
+        assert world.source.size_held == 0 and not world.target.commits
+
+    take_over = batch_take_over.take_over
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("torn", "leaves"), [("", False), ("records", True), ("position", True)])
+def test_who_finds_a_transaction_torn_apart_has_the_record_path_decide(torn: str, leaves: bool) -> None:
+    """Nobody knows whether it took effect. The target tells by the position and by the first record together."""
+
+    async def run() -> None:
+        world = World(target=Target(position=COMMITTED, torn=torn))
+        batch = batches.batch([(100, 1_000, Content(b"x", None, ()))], attributes=TRANSACTIONAL, producer=PRODUCER)
+        world.target.log = lambda at: (batch if at == 100 else b"", [(PRODUCER, 100)] if torn == "position" else [])
+        world.target.faults = {8: Lost(Unanswered("closed"))}
+        world.source.add(8, lambda: made(3, at=5))
+        with pytest.raises(OutcomeUnknown):
+            await world.until(lambda: False)
+        assert world.target.requests[8].kind == "EndTxn"
+        assert world.unconfirmed[("remote", 0)].first == 100
+        if leaves:
+            with pytest.raises(LeaveBatchPath, match="doubted"):
+                await world.until(lambda: False)
+            assert world.unconfirmed, "the record path looks again"
+        else:
+            world.source.add(11, lambda: made(3, at=8))
+            await world.until(lambda: world.target.position.offset == 11)
+            assert committed(world) == contents(range(5, 11)) and not world.unconfirmed
 
     asyncio.run(run())
 

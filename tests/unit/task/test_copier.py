@@ -18,11 +18,12 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message,
 from mirror.clock import Clock
 from mirror.control.partition_state import State
 from mirror.control.throttle_shares import OF_FLOW, Share
-from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced
+from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced, TransactionAborted
 from mirror.model import BATCH_BYTES, MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.position_reader import from_committed
+from mirror.target.unconfirmed import Unconfirmed, UnconfirmedTransactions
 from mirror.task import copy_action, partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt, LetGo, RenewalDue, ThrottleChanged
@@ -53,6 +54,9 @@ class World(Clock):
         self.owner: object = None
         self.fails: dict[str, BaseException] = {}  # the next call of this name
         self.meanwhile: Callable[[str], None] | None = None  # what happens at each call
+        self.torn = ""  # the next commit takes effect for the records alone, or for the position alone
+        self.visible: set[int] = set()  # downstream offsets
+        self.unconfirmed = UnconfirmedTransactions()
         self.suspect = False
         self.tells_offsets = True  # to the producer that a record was delivered
         self.grows = 1  # the end of the remote partition
@@ -128,6 +132,7 @@ class World(Clock):
         services = TaskServices(
             any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_, self.limits
         )
+        services = replace(services, unconfirmed=self.unconfirmed)
         copier = RecordCopier(services, Partition("t", 0), TOPIC, start or StartPoint(0))
         copier.post(ReadingBegan())
         self.run(0)
@@ -175,25 +180,37 @@ class Producer:
 
     def commit(self) -> None:
         assert self._world.owner is self, "it is fenced"
-        self._world.copied += [int(value) for topic, value, _ in self._open if topic == TOPIC.remote]
-        self._world.headers += [headers for topic, _, headers in self._open if topic == TOPIC.remote]
-        self._world.position = self._position
+        only, self._world.torn = self._world.torn, ""
         records = sum(topic == TOPIC.remote for topic, *_ in self._open)
+        if only != "position":
+            self._world.copied += [int(value) for topic, value, _ in self._open if topic == TOPIC.remote]
+            self._world.headers += [headers for topic, _, headers in self._open if topic == TOPIC.remote]
+            self._world.visible.update(range(self._world.grows, self._world.grows + records))
+        if only != "records":
+            self._world.position = self._position
         if records:
             self._world.grows += records + 1
         self._world.called("commit")  # a failure of it tells nobody that it took effect
 
     def failed(self, error: KafkaError) -> PartitionError:
+        if error.txn_requires_abort():
+            return TransactionAborted("x")
         return ProducerFenced("x") if error.code() == KafkaError._FENCED else OutcomeUnknown(error.str())
 
     def discard(self) -> None:
         self._world.called("discard")
 
 
+def enter(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have take-overs find the world's target in place of a cluster."""
+    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(world))
+    monkeypatch.setattr(partition_take_over, "is_visible", lambda flow, where, offset: offset in world.visible)
+
+
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(flow())
-    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(world))
+    enter(world, monkeypatch)
     return world
 
 
@@ -286,6 +303,67 @@ def test_a_commit_of_unknown_outcome_is_not_made_again(world: World) -> None:
     assert world.copied == [0, 1, 2] and copier.snapshot.position.offset == 3
     assert world.calls == [*TAKE_OVER, *COPY, "discard", *TAKE_OVER]
     assert copier.snapshot.counters.transactions["unknown"] == 1
+
+
+@pytest.mark.parametrize("only", ["records", "position"])
+def test_a_transaction_that_the_target_has_torn_apart(
+    world: World, only: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of its records and its position it has committed one. The position is set to what belongs to the records."""
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    world.torn, world.fails["commit"] = only, KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    arrive(copier, 3, 5)
+    world.run(10)
+    assert world.copied == [0, 1, 2, 3, 4] and world.position == copier.snapshot.position
+    assert (world.position.offset, world.position.resets) == (5, 1)
+    (said,) = [record for record in caplog.records if record.message.startswith("position decided")]
+    assert vars(said)["offset"] == (5 if only == "records" else 3) and "torn" in vars(said)["reason"]
+    arrive(copier, 5, 6)
+    world.run(10)
+    assert world.copied == [0, 1, 2, 3, 4, 5] and world.calls.count("discard") == 1
+
+
+@pytest.mark.parametrize("only", ["records", "position"])
+def test_the_first_transaction_of_a_partition_may_be_torn_apart(world: World, only: str) -> None:
+    world.torn, world.fails["commit"] = only, KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(10)
+    assert world.copied == [0, 1, 2] and not world.unconfirmed
+    assert world.position is not None and (world.position.offset, world.position.resets) == (3, 1)
+
+
+def test_nothing_has_to_come_before_a_torn_transaction_is_found(world: World) -> None:
+    """As after the batch path, which leaves that to the record path."""
+    before = Position(3, "id", remote_id="remote-id", map_end=MapEnd())
+    world.position = replace(before, offset=5)
+    world.unconfirmed[TOPIC.remote, 0] = Unconfirmed(before, world.position, 4)
+    copier = world.copier(StartPoint(5, world.position))
+    world.run(10)
+    assert copier.snapshot.position == world.position == replace(before, resets=1, map_end=None)
+    assert not world.unconfirmed and state(copier) is State.RUNNING
+
+
+def test_a_take_over_whose_own_transaction_is_aborted_begins_again(world: World) -> None:
+    """Its producer may go on, but nobody knows yet from where."""
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+
+    def meanwhile(name: str) -> None:
+        if name == "load":
+            world.meanwhile = None
+            aborted = KafkaError(KafkaError._TIMED_OUT, "x", False, False, True)
+            world.fails["position"] = KafkaException(aborted)
+
+    world.meanwhile = meanwhile
+    world.torn, world.fails["commit"] = "records", KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    arrive(copier, 3, 5)
+    world.run(10)
+    assert world.copied == [0, 1, 2, 3, 4] and copier.snapshot.position.offset == 5
+    assert world.calls.count("fence") == 3 and not world.unconfirmed
 
 
 def test_a_loss_blocks_until_somebody_decides(world: World) -> None:

@@ -13,8 +13,7 @@ from mirror.errors import OutcomeUnknown, RecordsRefused
 from mirror.model import MapEnd
 from mirror.settings import TopicSettings
 from mirror.target.record_transactions import TransactionSession
-from mirror.task import partition_take_over
-from tests.unit.task.test_copier import COPY, TAKE_OVER, Producer, World, arrive, throttle
+from tests.unit.task.test_copier import COPY, TAKE_OVER, World, arrive, enter, throttle
 from tests.unit.test_naming import flow
 
 SHOP = "tests.transforms.shop_transforms"
@@ -24,7 +23,7 @@ SHOP = "tests.transforms.shop_transforms"
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     settings: dict[str, Any] = {"transform": f"{SHOP}.tenfold"} | getattr(request, "param", {})
     world = World(flow(**settings))
-    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(world))
+    enter(world, monkeypatch)
     return world
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,6 +35,7 @@ from mirror.task.path_memory import FIRST_STAY, SOON, WITHIN_BATCH
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
+from mirror.text import BUG
 from mirror.wire.access import Access
 from mirror.wire.connection import Connection
 from mirror.wire.metadata import id_of
@@ -309,6 +311,33 @@ def test_an_end_that_comes_too_late_is_looked_for_again_soon(
     assert again.snapshot.state is State.RELEASED
     task.paths.end(again)
     batches(task.joins())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_look_that_is_cancelled_is_no_bug(
+    make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, begun: bool
+) -> None:
+    """When a task ends, its event loop ends first. The plan follower may still begin a look, or ask for its result."""
+    asked = threading.Event()
+
+    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: int) -> int:
+        asked.set()
+        await asyncio.Event().wait()
+        return at
+
+    monkeypatch.setattr(data_paths, "boundary", boundary)
+    task = make(away())
+    task.leaves(LeaveBatchPath("log_append_time", 7, 9))
+    again = records(task.joins())
+    task.time += 2 * FIRST_STAY
+    if begun:
+        task.paths.keep([again])
+        assert asked.wait(10)
+    task.paths.close(10.0)
+    task.paths.keep([again])
+    task.paths.keep([again])
+    assert not task.paths._looks and asked.is_set() == begun
+    assert BUG not in [each.message for each in caplog.records]
 
 
 def test_who_is_let_go_before_its_end_is_still_kept_off_the_batch_path(

@@ -15,7 +15,7 @@ from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import DecisionMade
 from mirror.task.known_positions import StartPoint
-from tests.unit.task.test_copier import COPY, TAKE_OVER, Producer, World, arrive, sought, state
+from tests.unit.task.test_copier import COPY, TAKE_OVER, World, arrive, enter, sought, state
 from tests.unit.test_naming import flow
 
 KNOWN = Position(5, "id", remote_id="remote-id", resets=1, map_end=MapEnd(0, 2))
@@ -46,7 +46,7 @@ class Deciding(World):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Deciding:
     world = Deciding(flow(**getattr(request, "param", {})))
-    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(world))
+    enter(world, monkeypatch)
 
     class Finder:
         def __init__(self, *_: object) -> None: ...

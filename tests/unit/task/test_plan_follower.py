@@ -11,10 +11,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from mirror.control.partition_state import State
+from mirror.control.reports import Counters, Report
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import TaskHung
 from mirror.logs import OnChange
-from mirror.model import Partition
+from mirror.model import Partition, Position
 from mirror.task.copier import RecordCopier
 from mirror.task.plan_follower import HUNG_TIMEOUTS, PlanFollower
 from tests.unit.test_naming import flow
@@ -68,6 +70,53 @@ def test_who_waits_for_its_turn_learns_of_another_throttle() -> None:
     task._services.limits.follow = lambda _: False
     PlanFollower._follow_throttle(task)
     assert posted == ["running", "retrying"]
+
+
+@pytest.mark.parametrize(
+    ("state", "goes_on", "told"),
+    [(State.RELEASED, True, "starting"), (State.RELEASED, False, "released"), (State.PAUSED, True, "paused")],
+)
+def test_only_a_partition_that_another_task_goes_on_with_is_told_as_released(
+    state: State, goes_on: bool, told: str
+) -> None:
+    """A change of its data path hands it to this very task, and status would call it unassigned for a second."""
+    here, reports = Partition("t", 0), list[Report]()
+    report = Report("us", "one", 7, here, "a.t", state.value, "", 100, 5, 0.0, 0.0, Counters())
+    snapshot = SimpleNamespace(state=state, has_become=state.__eq__, position_topic_id="", position=Position(3, ""))
+    copier: Any = SimpleNamespace(partition=here, snapshot=snapshot, topic=SimpleNamespace(remote="a.t"))
+    task: Any = SimpleNamespace(
+        _being_let_go=[(copier, state)],
+        _positions={},
+        _paused={},
+        _writer=SimpleNamespace(report=reports.extend),
+        _reporter=SimpleNamespace(one=lambda _: report),
+        _paths=SimpleNamespace(end=lambda _: None),
+        _services=SimpleNamespace(unconfirmed={}),
+        _where=lambda _: {},
+    )
+    PlanFollower._finish_letting_go(task, {here} if goes_on else set())
+    assert [each.state for each in reports] == [told] and not task._being_let_go
+
+
+def test_a_decision_wakes_only_the_blocked_partition_that_it_is_about() -> None:
+    """Each look of a blocked partition may read whole logs, so the others keep their back-off."""
+    woken: list[Partition] = []
+    blocked, also, running = Partition("t", 0), Partition("t", 1), Partition("t", 2)
+    copiers = {
+        each: SimpleNamespace(
+            post=lambda _, each=each: woken.append(each),
+            snapshot=SimpleNamespace(incident=None if each == running else "deleted"),
+        )
+        for each in (blocked, also, running)
+    }
+    first = object()
+    task: Any = SimpleNamespace(_plan=SimpleNamespace(decisions={also: first}), _decisions={}, _assigned=copiers)
+    PlanFollower._follow_decisions(task)
+    assert woken == [also]
+    task._plan.decisions = {also: first, blocked: object(), running: object()}
+    for _ in range(2):
+        PlanFollower._follow_decisions(task)
+    assert woken == [also, blocked]
 
 
 def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -15,16 +16,18 @@ from mirror.task.queues import AdmissionQueue, DelayQueue
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
 @settings(max_examples=20, deadline=None)
 def test_items_come_when_due_and_not_before(hundredths: list[int]) -> None:
-    queue: DelayQueue[tuple[int, float]] = DelayQueue()
-    for index, delay in enumerate(hundredths):
-        queue.put((index, time.monotonic() + delay / 100), delay / 100)
+    queue: DelayQueue[list[float]] = DelayQueue()
+    for delay in hundredths:
+        due = [time.monotonic() + delay / 100]  # this at the earliest, and at the latest
+        queue.put(due, delay / 100)
+        due.append(time.monotonic() + delay / 100)
     came = []
     for _ in hundredths:
         item = queue.take()
         assert item is not None
-        assert time.monotonic() >= item[1] - 1e-6
-        came.append(item[1])
-    assert came == sorted(came)
+        assert time.monotonic() >= item[0] - 1e-6
+        came.append(item)
+    assert all(first[0] <= second[1] for first, second in pairwise(came))
 
 
 def test_first_come_first_served_among_those_due(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mirror.kafka.topic_configs import ConfigValue
+from mirror.kafka.topic_creation import ANY_TIME
 from mirror.model import BATCH_BYTES
 from mirror.naming import matcher
 from mirror.target.timestamps import KEEP
 from mirror.topics.config_rules import EXCLUDED_CONFIGS, Change, Rules, compare
-from mirror.topics.creation import ANY_TIME
 from tests.unit.test_naming import flow
 
 RETENTION, SIZE = "retention.ms", "max.message.bytes"

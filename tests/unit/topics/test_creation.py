@@ -9,9 +9,10 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewTopic
 
 from mirror.kafka.cluster import ClusterAdmin, Refusals
+from mirror.kafka.topic_creation import ANY_TIME
 from mirror.settings import Cluster
 from mirror.target.timestamps import KEEP
-from mirror.topics.creation import ANY_TIME, RemoteTopicCreator, Wanted, reduced
+from mirror.topics.creation import RemoteTopicCreator, Wanted, reduced
 from tests.unit.test_naming import flow
 
 OWN = {"retention.ms": "1", "cleanup.policy": "compact"}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import logging
 import socket
 import ssl
 import threading
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +18,8 @@ import pytest
 from mirror.errors import SetupError
 from mirror.service_settings import Http
 from mirror.web import guard
-from mirror.web.guard import Connections, Guard
-from mirror.web.server import ALL, Answer, WebServer, health
+from mirror.web.guard import HEAD_MAX, Connections, Guard, Head
+from mirror.web.server import ALL, RENDERED_MAX, Answer, Request, WebServer, health
 from tests.harness.certificates import Certificate, self_signed
 from tests.harness.waiting import until
 
@@ -146,6 +148,9 @@ def test_a_changed_certificate_and_password_are_read_again(
         with caplog.at_level(logging.WARNING):
             password.write_text("\n")
             until("said", lambda: "empty" in "".join(str(vars(each).get("reason")) for each in caplog.records))
+            caplog.clear()
+            password.write_text("another\0one")
+            until("said", lambda: "NUL" in "".join(str(vars(each).get("reason")) for each in caplog.records))
         assert answers(server, second.certificate, "other", "") == 401, "an empty file is no password"
         assert answers(server, second.certificate, "other", "another") == 200
         assert PASSWORD not in caplog.text and "another" not in caplog.text
@@ -237,3 +242,80 @@ def test_a_place_is_free_after_the_connection(monkeypatch: pytest.MonkeyPatch) -
         other.sendall(b"x")
     for each in (one, its_client, other, _):
         each.close()
+
+
+def head_of(size: int) -> bytes:
+    """A request's first line and headers, of which one is filled up; as long as `size`."""
+    begin, end = b"GET /metrics HTTP/1.1\r\nX: ", b"\r\n\r\n"
+    return begin + b"a" * (size - len(begin) - len(end)) + end
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize(("more", "status"), [(0, b"200"), (1, b"431")])
+def test_a_request_may_have_so_many_bytes(more: int, status: bytes, encrypted: bool, certificates: Two) -> None:
+    files = (str(certificates[0].certificate), str(certificates[0].key)) if encrypted else (None, None)
+    server = serve(Http("127.0.0.1", 0, *files))
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 20) as plain:
+            connection = plain
+            if encrypted:
+                context = ssl.create_default_context(cafile=certificates[0].certificate)
+                connection = context.wrap_socket(plain, server_hostname="127.0.0.1")
+            # Nothing that the server does not read, for which it would reset the connection before the answer is here.
+            connection.sendall(head_of(HEAD_MAX + more)[:HEAD_MAX])
+            assert connection.recv(100).split(b" ")[1] == status
+    finally:
+        server.stop()
+
+
+def test_large_headers_cost_little_memory() -> None:
+    """http.server alone takes them all, and needs 265 MB: each carriage return begins a line."""
+    server = serve(Http("127.0.0.1", 0, username=USER, password=PASSWORD))
+    large = b"GET /metrics HTTP/1.1\r\n" + (b"X: " + b"a\r" * 32_700 + b"\n") * 98 + b"\r\n"
+    tracemalloc.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 60) as connection, suppress(OSError):
+            connection.sendall(large)
+            connection.recv(100)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+        server.stop()
+
+
+def test_each_request_of_a_connection_has_the_whole_bound() -> None:
+    stream = io.BytesIO(head_of(HEAD_MAX) * 2)
+    head = Head(stream)
+    for _ in range(2):
+        head.begin()
+        assert len(b"".join(head.readline(65537) for _ in range(3))) == HEAD_MAX
+        with pytest.raises(http.client.HTTPException):
+            head.readline(65537)
+    head.close()
+    assert stream.closed
+
+
+def test_a_few_pages_are_made_at_once_and_no_probe_waits_for_them() -> None:
+    begun, may_end = [], threading.Event()
+
+    def slow(_: Request) -> Answer:
+        begun.append(threading.current_thread())
+        assert may_end.wait(20)
+        return Answer("text/plain", b"1\n")
+
+    server = WebServer(Http("127.0.0.1", 0), {"/metrics": slow, "/readyz": health(lambda: [])})
+    asking = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(RENDERED_MAX + 1)]
+    try:
+        for each in asking:
+            each.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        until("as many as may be", lambda: len(begun) >= RENDERED_MAX)
+        assert Client(server).get("/readyz") == (200, "ok\n"), "the last page's thread had begun before this one's"
+        assert len(begun) == RENDERED_MAX
+        may_end.set()
+        for each in asking:
+            assert b"200" in each.recv(100)
+    finally:
+        may_end.set()
+        for each in asking:
+            each.close()
+        server.stop()

@@ -32,6 +32,7 @@ from mirror.topics.acl_rounds import AclRound
 from mirror.topics.acl_sync import AclOutcome
 from mirror.topics.config_rounds import ConfigRound
 from mirror.topics.config_sync import ConfigOutcome
+from mirror.web.metrics.rounds import SERIES_MAX
 from mirror.web.metrics.scrape import Metrics
 from mirror.web.server import WebServer, metrics
 from tests.harness.certificates import self_signed
@@ -151,6 +152,22 @@ def test_groups_have_a_lag_and_outcomes(status: FlowStatus) -> None:
     assert samples(metrics, "mirror_group_synced_timestamp_seconds") == {("billing",): 66}
     status.groups = None
     assert not samples(metrics, "mirror_group_round_timestamp_seconds"), "who does not lead makes no rounds"
+
+
+def test_groups_beyond_a_thousand_have_one_series_for_each_outcome(status: FlowStatus) -> None:
+    """Clients may take another group at each start. The last of these is the one without a name: see the sum."""
+    names = ["", *(f"g{number:04}" for number in range(SERIES_MAX + 1))]
+    metrics = Metrics([status])
+    status.groups = Round(77.0, [stands(name, 0) for name in names[:SERIES_MAX]], True)
+    assert samples(metrics, "mirror_groups_without_series") == {(): 0}
+    assert samples(metrics, "mirror_group_lag").keys() == {(name,) for name in names[:SERIES_MAX]}
+    status.groups = Round(77.0, [stands(name, number) for number in range(2) for name in names], True)
+    assert samples(metrics, "mirror_groups_without_series") == {(): 2}
+    assert samples(metrics, "mirror_group_lag").keys() == {(name,) for name in names[1:-1]}
+    partitions = samples(metrics, "mirror_group_partitions")
+    assert len(partitions) == len(GroupOutcome) * (SERIES_MAX + 1)
+    assert partitions["", "exact"] == 4 and partitions["", "denied"] == 0
+    assert sum(partitions.values()) == 2 * len(names), "sums over all groups stay right"
 
 
 def test_configurations_have_outcomes_and_a_count_of_changes(status: FlowStatus) -> None:

@@ -22,7 +22,7 @@ from mirror import __version__
 from mirror.service_settings import Otlp
 from mirror.web import otlp
 from tests.harness.otlp_collector import OtlpCollector
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE, until
 
 
 class Families(Collector):
@@ -39,6 +39,12 @@ class Families(Collector):
         summary = SummaryMetricFamily("age", "Age.", count_value=4, sum_value=2.5)
         info = InfoMetricFamily("build", "Build.", {"version": "1"})
         return [counter, gauge, histogram, summary, info, GaugeMetricFamily("none", "No series.", labels=("topic",))]
+
+
+@pytest.fixture(autouse=True)
+def _the_last_push_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is."""
+    monkeypatch.setattr(otlp, "LAST_PUSH", PATIENCE)
 
 
 @pytest.fixture
@@ -137,7 +143,8 @@ def test_no_secret_and_no_path_is_in_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is so if nothing listens there, and if the answer is a redirection."""
-    monkeypatch.setattr(otlp, "TIMEOUT", 0.5)
+    if not status:
+        monkeypatch.setattr(otlp, "TIMEOUT", 0.5)
     collector.status = status
     endpoint = f"{collector.endpoint}/secret-token" if status else "http://127.0.0.1:1/secret-token"
     pusher = otlp.OtlpPusher(Otlp(endpoint, 0.02, {"authorization": "Bearer t0ken"}), registry)
@@ -165,5 +172,5 @@ def test_a_collector_that_does_not_answer_holds_up_no_stop(
     pusher = otlp.OtlpPusher(Otlp(collector.endpoint, 3600.0, {}), registry)
     pusher.start()
     pusher.stop()
-    pusher.join(5.0)
-    assert not pusher.is_alive() and not collector.pushed
+    until("it has ended", lambda: not pusher.is_alive())
+    assert not collector.pushed

@@ -57,6 +57,13 @@ def running(*reports: Report) -> FlowStatus:
     return status
 
 
+@pytest.fixture(autouse=True)
+def _the_clock_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ages are shown to the second."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
 class Parsed(HTMLParser):
     """What a browser would make of it: elements with their attributes, and the text."""
 

@@ -135,7 +135,6 @@ def test_a_slow_broker_has_few_requests_at_once() -> None:
     assert loopback.asked.count("Fetch") <= seconds / (loopback.delay + RETRY) + 2, "also if it waits for no records"
 
 
-@pytest.mark.usefixtures("hurried")
 def test_a_broker_that_comes_back_is_not_overrun() -> None:
     """It refuses connections at first. All find it again, by as many connections as before."""
     with socket.create_server((HOST, 0)) as reserved:
@@ -153,5 +152,4 @@ def test_a_broker_that_comes_back_is_not_overrun() -> None:
             return asyncio.get_running_loop().time() - begun
 
     seconds = asyncio.run(run())
-    assert seconds < 10
     assert loopback.accepted <= attempts(seconds) and loopback.most_open <= MOST

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import socket
+import struct
+import threading
 import time
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -14,7 +18,7 @@ from typing import Any
 import pytest
 
 from mirror.commands.verify.record_reader import _Fetches
-from mirror.errors import Malformed, Unavailable, WireError
+from mirror.errors import LoginRefused, Malformed, Unavailable, WireError
 from mirror.wire import cluster as module
 from mirror.wire import pool
 from mirror.wire.access import access
@@ -24,9 +28,12 @@ from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, DescribedTopic, Leader
+from mirror.wire.oidc import Token
 from mirror.wire.pool import Pool
 from mirror.wire.requests import Request
 from mirror.wire.writer import Writer
+from tests.harness import fake_broker
+from tests.harness.fake_broker import FakeBroker
 
 ADDRESSES = {1: ("a", 1), 2: ("b", 2), 3: ("c", 3)}
 ID, OTHER_ID = b"1" * 16, b"2" * 16
@@ -111,6 +118,7 @@ class Busy(Connection):
         self.access = access({})
         self._closed = None
         self.retired = False
+        self.quiet_until = 0.0
         self.opened_at = self.used_at = asyncio.get_running_loop().time()
 
     @property
@@ -119,6 +127,7 @@ class Busy(Connection):
 
     def close(self, reason: WireError | None = None) -> None:
         self._closed = reason or Unavailable("closed")
+        self.closed_at = asyncio.get_running_loop().time()
         self.broken = self.pending > 0
 
 
@@ -180,6 +189,8 @@ def test_a_broker_that_takes_no_more_connections_is_asked_on_those_that_are_open
     monkeypatch.setattr(Connection, "open", once)
 
     async def run() -> None:
+        monkeypatch.setattr(pool, "RECONNECT_MAX", 60.0)
+        monkeypatch.setattr(pool, "RECONNECT", 60.0)
         made = Pool(("a", 1), access({}))
         serving = made.connections("produce", 4)
         first = await serving.connection()
@@ -217,6 +228,37 @@ def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest
                 await serving.connection()
         await asyncio.sleep(1.05)
         assert isinstance(await by_purpose[0].connection(), Busy) and not made.failing
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("since", ["time has passed", "another was opened"])
+def test_a_connection_that_broke_off_before_is_no_reason_to_wait_now(
+    since: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All broke off together, as when a broker restarts, and are looked at only when they are needed next."""
+
+    async def soon(*_: object) -> Connection:
+        await asyncio.sleep(0.01)
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", soon)
+
+    async def run() -> None:
+        wait = 0.1 if since == "time has passed" else 60.0
+        monkeypatch.setattr(pool, "RECONNECT", wait)
+        monkeypatch.setattr(pool, "RECONNECT_MAX", wait)
+        made = Pool(("a", 1), access({}))
+        by_purpose = [made.connections(name, 1) for name in "abcd"]
+        for connection in [await serving.connection() for serving in by_purpose]:
+            connection.opened_at -= pool.LASTING + 1
+            connection.close()
+            assert connection.broken
+        await asyncio.sleep(0.15)
+        if since == "another was opened":
+            await made.connections("e", 1).connection()
+        found = await asyncio.gather(*(serving.connection() for serving in by_purpose))
+        assert not any(each.closed for each in found) and not made.failing
 
     asyncio.run(run())
 
@@ -469,6 +511,30 @@ def test_the_newest_leader_counts() -> None:
     run(main())
 
 
+def test_a_quota_of_the_leader_is_known_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quota is for a client id: what one connection was told holds for all with the same purpose."""
+
+    async def at_once(*_: object) -> Connection:
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def main() -> None:
+        cluster = Scripted()
+        assert cluster.quiet_until("t", 0, "first") == 0, "the leader is not known"
+        leader = await cluster.leader("t", 0)
+        first, second = await asyncio.gather(*(cluster.connection(leader.node, "first") for _ in range(2)))
+        assert first is not second and cluster.quiet_until("t", 0, "first") == 0
+        first.quiet_until, second.quiet_until = 7.0, 5.0
+        assert (cluster.quiet_until("t", 0, "first"), cluster.quiet_until("t", 0, "produce")) == (7, 0)
+        first.close()
+        assert cluster.quiet_until("t", 0, "first") == 5
+        cluster.forget_leader("t", 0)
+        assert cluster.quiet_until("t", 0, "first") == 0, "perhaps another one leads"
+
+    run(main())
+
+
 @pytest.mark.parametrize("node", [1, 9])
 @pytest.mark.parametrize("named", ["in its metadata", "beside an error"])
 def test_an_epoch_that_lies_is_not_believed_for_ever(node: int, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -614,3 +680,180 @@ def test_whoever_waits_is_told_when_the_cluster_is_closed() -> None:
         assert not cluster.connections(), "who comes too late opens no other"
 
     run(main())
+
+
+def test_who_had_begun_to_ask_before_the_cluster_was_closed_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[Connection]()
+
+    async def at_once(*_: object) -> Connection:
+        opened.append(Busy())
+        return opened[-1]
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def main() -> None:
+        for turns in range(5):
+            cluster = Cluster(access({"bootstrap.servers": "a:1"}))
+            asking = asyncio.create_task(cluster.any())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            cluster.close()
+            await asyncio.gather(asking, return_exceptions=True)
+            assert all(each.closed for each in opened)
+
+    run(main())
+
+
+def test_silent_brokers_are_not_waited_for_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take connections and say nothing, as those of hosts that hang. The next ones are asked soon."""
+    monkeypatch.setattr(module, "SILENT", 0.2, raising=False)
+
+    async def main(ports: list[int]) -> None:
+        servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+        cluster = Cluster(access({"bootstrap.servers": servers}))
+        for _ in range(2):
+            async with asyncio.timeout(5):
+                found = await cluster.any()
+            assert found.name == f"127.0.0.1:{ports[-1]}"
+            found.opened_at -= pool.LASTING + 1
+            found.close()
+            monkeypatch.setattr(module, "SILENT", 60.0)  # and those that are still silent are not asked first again
+        cluster.close()
+
+    with FakeBroker() as answering, contextlib.ExitStack() as listeners:
+        silent = [listeners.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        run(main([*(each.getsockname()[1] for each in silent), answering.port]))
+
+
+@pytest.mark.parametrize("slow", [1, 2, 3])
+def test_a_slow_broker_is_waited_for(slow: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever it is, others that are silent do not end its attempt."""
+    monkeypatch.setattr(module, "SILENT", 0.05, raising=False)
+    tried: list[str] = []
+
+    async def opening(address: tuple[str, int], _: object) -> Connection:
+        tried.append(address[0])
+        if len(tried) == len(ADDRESSES):
+            all_are_asked.set()
+        await (all_are_asked.wait() if address == ADDRESSES[slow] else asyncio.sleep(3600))
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", opening)
+    all_are_asked = asyncio.Event()
+
+    async def main() -> None:
+        cluster = Cluster(access({"bootstrap.servers": "a:1,b:2,c:3"}))
+        async with asyncio.timeout(20):
+            found = await cluster.any()
+            assert await cluster.any() is found
+        assert tried == ["a", "b", "c"]
+        cluster.close()
+
+    run(main())
+
+
+def test_a_broker_that_has_failed_is_asked_last_however_long_ago_that_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hang: then it lets us in, and answers nothing."""
+    tried: list[tuple[str, int]] = []
+
+    async def opening(address: tuple[str, int], _: object) -> Connection:
+        tried.append(address)
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", opening)
+
+    async def main() -> None:
+        cluster = Cluster(access({"bootstrap.servers": "a:1,b:2"}))
+        first = await cluster.any()
+        first.opened_at -= pool.LASTING + 1
+        first.close()
+        await asyncio.sleep(2 * pool.RECONNECT)
+        assert await cluster.any() is not first
+        assert tried == [("a", 1), ("b", 2)]
+        cluster.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("lets_in", [True, False])
+def test_a_broker_that_refuses_us_does_not_keep_us_from_others(lets_in: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Perhaps it alone does not know the password yet. If nobody lets us in, that is the reason."""
+    monkeypatch.setattr(module, "SILENT", 0.05)
+
+    async def opening(address: tuple[str, int], _: object) -> Connection:
+        if address == ADDRESSES[1]:
+            await asyncio.sleep(0.2)
+            raise LoginRefused("bad password")
+        await asyncio.sleep(0.4 if address == ADDRESSES[2] else 0)
+        if address == ADDRESSES[2] and lets_in:
+            return Busy()
+        raise Unavailable("away")
+
+    monkeypatch.setattr(Connection, "open", opening)
+
+    async def main() -> None:
+        cluster = Cluster(access({"bootstrap.servers": "a:1,b:2,c:3"}))
+        if lets_in:
+            assert not (await cluster.any()).closed
+        else:
+            with pytest.raises(LoginRefused, match="bad password"):
+                await cluster.any()
+        cluster.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("slow", ["names", "tokens"])
+def test_a_cluster_that_is_slow_to_log_in_to_holds_up_no_other(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads look up names and fetch tokens. Those that wait for the one cluster are not the other's."""
+    go_on, blocked, resolved = threading.Event(), list[object](), socket.getaddrinfo
+
+    def block(*_: object) -> Token:
+        blocked.append(None)
+        go_on.wait(60)
+        raise Unavailable("too late")
+
+    def found(host: str, *rest: Any, **more: Any) -> Any:
+        return block() if host == "slow" else resolved(host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+    async def main(port: int) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(6))  # as on a machine with two cores
+        sasl = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "OAUTHBEARER"}
+        source = Cluster(access(sasl if slow == "tokens" else {}, block))
+        serving = source._connections(("localhost" if slow == "tokens" else "slow", port), "produce")
+        more = source._connections(serving._pool.address, "first")
+        waiting = [asyncio.create_task(each.connection()) for each in [serving, more] * 4]
+        async with asyncio.timeout(20):
+            while len(blocked) < 6:
+                await asyncio.sleep(0.01)
+        target = Cluster(access({"bootstrap.servers": f"localhost:{port}"}))
+        try:
+            async with asyncio.timeout(5):
+                assert not (await target.any()).closed
+        finally:
+            go_on.set()
+        source.close()
+        target.close()
+        assert {type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)} == {Unavailable}
+
+    with FakeBroker() as broker:
+        broker.answers = lambda *_: struct.pack(">hi", 0, 1) + fake_broker.string("OAUTHBEARER")
+        run(main(broker.port))
+
+
+def test_the_threads_of_a_closed_cluster_end() -> None:
+    """Also those that still wait for a name or a token end after that."""
+
+    async def main(port: int) -> None:
+        before = set(threading.enumerate())
+        cluster = Cluster(access({"bootstrap.servers": f"localhost:{port}"}))
+        await cluster.any()
+        cluster.close()
+        async with asyncio.timeout(20):
+            while set(threading.enumerate()) - before - set(broker._threads):
+                await asyncio.sleep(0.01)
+
+    with FakeBroker() as broker:
+        run(main(broker.port))

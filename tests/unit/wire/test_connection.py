@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import struct
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,13 +20,16 @@ from hypothesis import strategies as st
 
 from mirror.errors import Malformed, Unanswered, Unavailable, WireError
 from mirror.wire import connection as module
+from mirror.wire import login
 from mirror.wire.access import Access, access
+from mirror.wire.auth import Login
 from mirror.wire.connection import Connection
 from mirror.wire.fetch import Limits, fetch
 from mirror.wire.greeting import Abilities, sasl_authenticate, sasl_handshake
-from mirror.wire.incoming import LARGE, PIECE
+from mirror.wire.incoming import BUFFER, LARGE, PIECE
 from mirror.wire.requests import Api, Request
 from mirror.wire.stream import Stream
+from tests.harness import jumping
 from tests.harness.recorded import REQUESTS, Answer, answers
 
 NUMBER = Api("Number", 99, 0, 0, flexible=9)
@@ -120,7 +126,7 @@ def test_a_request_that_is_not_answered_in_time_closes_the_connection(monkeypatc
                 connection.send(number())
             assert not isinstance(refused.value, Unanswered), "nothing was sent"
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +139,7 @@ def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyP
             await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 1))
             assert await waiting == 1
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_what_waits_after_a_patient_request_is_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +154,7 @@ def test_what_waits_after_a_patient_request_is_as_patient(monkeypatch: pytest.Mo
             theirs.send(numbers(2, 2))
             assert await outcomes(waiting) == [1, 2, 3]
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_each_answer_gives_the_next_request_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +173,7 @@ def test_each_answer_gives_the_next_request_its_time(monkeypatch: pytest.MonkeyP
             assert answered == [1, 2, 3, 4] and type(silent) is Unanswered
             assert 0.9 < asyncio.get_running_loop().time() - begun < 5
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def large() -> Request[int]:
@@ -190,7 +196,7 @@ def test_a_request_that_goes_over_a_slow_link_has_time_as_long_as_it_moves(monke
             await loop.sock_sendall(theirs, numbers(1, 2))
             assert await outcomes(waiting) == [1, 2] and loop.time() - begun > 3
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 @pytest.mark.parametrize(("takes", "each"), [(0, 1), (150_000, 150_000), (150_000, 1_000), (401_000, 401_000)])
@@ -205,11 +211,11 @@ def test_a_request_that_does_not_move_is_given_up(takes: int, each: int, monkeyp
             while taken < takes and not connection.closed:
                 with contextlib.suppress(BlockingIOError):
                     taken += len(theirs.recv(min(each, takes - taken)))
-                await asyncio.sleep(0.2 if each == 1_000 else 0)
+                await asyncio.sleep(0.2 if each == 1_000 else 0.001)
             (found,) = await outcomes([waiting])
             assert type(found) is Unanswered and loop.time() - begun < 5
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_a_retired_connection_answers_those_who_wait_and_then_ends() -> None:
@@ -245,7 +251,7 @@ def test_a_retired_connection_that_is_dead_ends(monkeypatch: pytest.MonkeyPatch)
             connection.retire()
             assert [type(each) for each in await outcomes([waiting])] == [Unanswered] and connection.closed
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_who_was_patient_for_one_answer_is_not_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +266,7 @@ def test_who_was_patient_for_one_answer_is_not_for_the_next(monkeypatch: pytest.
                 with pytest.raises(Unanswered):
                     await second
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_a_loop_that_stood_still_listens_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,13 +278,11 @@ def test_a_loop_that_stood_still_listens_before_it_gives_up(monkeypatch: pytest.
             waiting = connection.send(number())
             await received(theirs, 1)
             await asyncio.sleep(0)
-            blocked = asyncio.get_running_loop().time() + 1.5
-            while asyncio.get_running_loop().time() < blocked:
-                pass
+            jumping.running_loop().now += 1.5
             asyncio.get_running_loop().call_later(0.1, theirs.send, numbers(1, 1))
             assert await waiting == 1
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 @pytest.mark.parametrize(
@@ -346,7 +350,7 @@ def test_a_broker_that_throttles_answers_later_what_was_sent_before(monkeypatch:
             theirs.send(frame(2, struct.pack(">i", 0)))
             assert await outcomes(waiting) == [3000, 0]
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_a_throttled_connection_is_quiet() -> None:
@@ -363,13 +367,17 @@ def test_a_throttled_connection_is_quiet() -> None:
             assert await first == 300
             begun = loop.time()
             waiting = [connection.send(request) for _ in range(2)]
+            given_up = connection.send(request)
+            assert connection.pending == 3 and connection.quiet_until > begun
+            given_up.cancel()
+            assert connection.pending == 2, "who has given up waits for nothing"
             requests = await received(theirs, 2)
             assert loop.time() - begun > 0.25 and [struct.unpack_from(">i", each, 4)[0] for each in requests] == [2, 3]
             theirs.send(frame(2, struct.pack(">i", 0)) + frame(3, struct.pack(">i", 0)))
             assert await outcomes(waiting) == [0, 0]
             assert told == [0.3], "in seconds, and not for answers that do not throttle"
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_nothing_overtakes_what_was_held_back() -> None:
@@ -377,19 +385,16 @@ def test_nothing_overtakes_what_was_held_back() -> None:
 
     async def run() -> None:
         async with opened() as (connection, theirs):
-            loop = asyncio.get_running_loop()
             first = connection.send(throttling(1))
             await received(theirs, 1)
             theirs.send(frame(1, struct.pack(">i", 100)))
             await first
             connection.send(throttling(2))
-            blocked = loop.time() + 0.15
-            while loop.time() < blocked:
-                pass
+            jumping.running_loop().now += 0.15
             connection.send(throttling(3))
             assert [each[-4:] for each in await received(theirs, 2)] == [struct.pack(">i", each) for each in (2, 3)]
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_who_gives_up_before_anything_is_sent_has_no_effect() -> None:
@@ -447,7 +452,7 @@ def test_an_answer_that_keeps_coming_is_waited_for(monkeypatch: pytest.MonkeyPat
                 await asyncio.sleep(0.2)
             assert await outcomes(waiting) == [body, 2]
 
-    asyncio.run(run())
+    jumping.run(run())
 
 
 def test_the_size_of_an_answer_with_records_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,6 +523,59 @@ def test_a_size_that_lies_costs_no_memory() -> None:
             finally:
                 tracemalloc.stop()
             assert peak < LARGE
+
+    asyncio.run(run())
+
+
+def test_closed_connections_hold_no_buffers() -> None:
+    """A cluster that lets nobody in is tried for hours."""
+    count, kept = 20, []
+
+    async def run() -> int:
+        for _ in range(count):
+            async with opened() as (connection, _):
+                kept.append(connection)
+                connection.close()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    gc.disable()
+    try:
+        held = asyncio.run(run())
+    finally:
+        gc.enable()
+        tracemalloc.stop()
+    assert len(kept) == count and held < count * BUFFER / 2
+
+
+@pytest.mark.parametrize("how", ["cut", "closed", "malformed"])
+def test_a_closed_connection_holds_no_answer(how: str) -> None:
+    """Also before Python looks for reference cycles, though somebody still has the connection, and its error."""
+    size = 8 * 2**20
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            waiting = connection.send(fetch({}, Limits(0, 1)))
+            await received(theirs, 1)
+            tracemalloc.start()
+            gc.disable()
+            try:
+                sent = struct.pack(">ii", size, 1) + bytes(size - 4 if how == "malformed" else 2**20)
+                await loop.sock_sendall(theirs, sent)
+                del sent
+                if how == "closed":
+                    while tracemalloc.get_traced_memory()[0] < size:
+                        await asyncio.sleep(0)
+                    connection.close()
+                theirs.shutdown(socket.SHUT_WR)
+                (found,) = await outcomes([waiting])
+                held = tracemalloc.get_traced_memory()[0]
+            finally:
+                gc.enable()
+                tracemalloc.stop()
+            assert type(found) is (Malformed if how == "malformed" else Unanswered)
+            assert connection.closed and held < size // 8
 
     asyncio.run(run())
 
@@ -645,7 +703,7 @@ def test_a_login_that_ends_while_the_connection_is_quiet_is_renewed_before_what_
             connection._login_until = asyncio.get_running_loop().time() + 0.1
             waiting = [connection.send(number()) for _ in range(2)]
             ((kind,),) = [struct.unpack_from(">h", each) for each in await received(theirs, 1)]
-            assert kind == 17 and asyncio.get_running_loop().time() >= connection._quiet_until
+            assert kind == 17 and asyncio.get_running_loop().time() >= connection.quiet_until
             theirs.send(frame(2, HANDSHAKE))
             await received(theirs, 1)
             theirs.send(frame(3, LOGGED_IN))
@@ -674,10 +732,80 @@ def test_a_login_that_lasts_for_no_time_lets_through_what_waits() -> None:
     asyncio.run(run())
 
 
+def test_a_login_may_wait_for_answers_that_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may take longer than anything that a login needs: only its own messages have a time of their own."""
+    monkeypatch.setattr(login, "MESSAGE_MAX", 0.3)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            before = connection.send(number())
+            logging_in(theirs, connection)
+            waiting = connection.send(number())
+            await received(theirs, 2)
+            await asyncio.sleep(0.5)
+            monkeypatch.setattr(login, "MESSAGE_MAX", 60.0)  # from now on threads have to answer
+            theirs.send(numbers(1, 1) + frame(2, HANDSHAKE))
+            await received(theirs, 1)
+            theirs.send(frame(3, LOGGED_IN))
+            await received(theirs, 1)
+            theirs.send(numbers(4, 1))
+            assert await outcomes([before, waiting]) == [1, 4]
+
+    asyncio.run(run())
+
+
+def slow_login(connection: Connection, go_on: threading.Event) -> None:
+    """Its messages are made once they may `go_on`, as if a token had to be fetched."""
+    real = connection.access.login
+    assert real
+    slow = SimpleNamespace(
+        mechanism=real.mechanism, password="", exchange=lambda: real.exchange() if go_on.wait(60) else None
+    )
+    connection.access = replace(connection.access, login=cast(Login, slow))
+
+
+def test_a_login_whose_message_takes_too_long_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "MESSAGE_MAX", 0.2)
+    go_on = threading.Event()
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            logging_in(theirs, connection)
+            slow_login(connection, go_on)
+            waiting = connection.send(number())
+            await received(theirs, 1)
+            theirs.send(frame(1, HANDSHAKE))
+            (found,) = await outcomes([waiting])
+            go_on.set()
+            assert type(found) is Unavailable and str(found) == "broker:1 can't be logged in to: timed out"
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_is_closed_while_a_login_has_no_message_yet_ends_the_login() -> None:
+    go_on = threading.Event()
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            logging_in(theirs, connection)
+            slow_login(connection, go_on)
+            waiting = asyncio.create_task(connection._log_in())
+            await received(theirs, 1)
+            theirs.send(frame(1, HANDSHAKE))
+            await asyncio.sleep(0)
+            theirs.shutdown(socket.SHUT_WR)
+            while not connection.closed:
+                await asyncio.sleep(0.001)
+            go_on.set()
+            assert [type(each) for each in await outcomes([waiting])] == [Unavailable]
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("how", ["refused", "closed", "silent"])
 def test_a_login_that_is_not_renewed_ends_the_connection(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was held back was not sent, and is told so."""
-    monkeypatch.setattr(module, "LOGIN_MAX", 0.3)
+    monkeypatch.setattr(module, "TIMEOUT", 0.5 if how == "silent" else 20.0)
 
     async def run() -> None:
         async with opened() as (connection, theirs):
@@ -706,8 +834,9 @@ def test_whoever_does_not_answer_is_not_waited_for(tls: bool, monkeypatch: pytes
     monkeypatch.setattr(module, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         properties = {"security.protocol": "ssl" if tls else "plaintext"}
-        with pytest.raises(Unavailable, match="timed out"):
+        with pytest.raises(Unavailable, match="timed out") as refused:
             asyncio.run(Connection.open(("127.0.0.1", listener.getsockname()[1]), access(properties)))
+        assert not isinstance(refused.value, Unanswered), "what the caller asks for was not sent"
 
 
 def test_the_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,14 @@ def test_internal_topics_are_named_apart() -> None:
     assert found["in-sync replicas"].outcome == "OK", "with one replica there is nothing to be in sync with"
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_own_topics_from_which_old_records_are_deleted_are_named(policy: str) -> None:
+    found = safety.compaction({"mirror-control.a.internal": policy, "mirror-status.a.internal": "compact"})
+    assert found.outcome == "WARNING" and found.said.startswith("mirror-control.a.internal: have another")
+    assert "cleanup.policy=compact" in found.remedy
+    assert safety.compaction({"mirror-control.a.internal": "compact"}).outcome == "OK"
+
+
 def test_what_is_not_told_is_no_fault() -> None:
     assert Safety.of(None, {}) == Safety(None, None, None)
     assert {each.outcome for each in safety.replication({"o": Safety(None, None, None)}, {})} == {"OK"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from mirror.cli import cli
-from mirror.commands.hand_back.command import NOT_READ_BACK, HandBack, _read_back, shown
+from mirror.commands.hand_back import command, ending
+from mirror.commands.hand_back.command import NOT_READ_BACK, HandBack, Options, _Command, _read_back, shown
 from mirror.commands.hand_back.selection import HandBackResult
+from mirror.control.flow_leader import FlowLeader
+from mirror.errors import MirrorError, Superseded
 from mirror.model import Partition
 from mirror.target.connect_offsets import Recorded
+from tests.unit.test_naming import flow
 
 ORDERS = Partition("orders", 0)
 REMOTE = Partition("primary.orders", 0)
@@ -71,3 +76,39 @@ def test_an_offsets_topic_without_a_group_is_bad_use(tmp_path: Path) -> None:
     file.write_text(FLOW)
     ended = CliRunner().invoke(cli, ["hand-back", "-c", str(file)])
     assert ended.exit_code == 2 and "--worker-group" in ended.output
+
+
+class Started(FlowLeader):
+    """Finds at the nth check that another service leads the flow."""
+
+    checks: int
+
+    def stop_all_tasks(self) -> None:
+        return None
+
+    def check_still_leading(self) -> None:
+        Started.checks -= 1
+        if not Started.checks:
+            raise Superseded("another service leads it now")
+
+
+@pytest.mark.parametrize(
+    ("exactly_once", "checks", "said"),
+    [(True, 1, " but not marked"), (False, 1, " but not marked"), (False, 2, "")],
+)
+def test_a_service_that_is_started_meanwhile_fails_it(
+    exactly_once: bool, checks: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 3 would say that another service took over from this one: here MirrorMaker would."""
+    Started.checks = checks
+    monkeypatch.setattr(command, "FlowLeader", Started)
+    monkeypatch.setattr(command, "select", lambda *_: [DONE])
+    monkeypatch.setattr(ending, "await_silence", lambda *_: None)
+    for step in ("_plan", "_end_mirrormaker", "_known"):
+        monkeypatch.setattr(_Command, step, lambda *_: None)
+    for step in ("_write", "_give_up"):
+        monkeypatch.setattr(_Command, step, lambda _, results, *__: results)
+    asked = flow(exactly_once=exactly_once)
+    with pytest.raises(MirrorError, match=f"mm2-offsets.primary.internal{said}: stop it and hand back again") as caught:
+        _Command(asked, Options(None, None, 0.0, overwrite=False, dry_run=False), io.StringIO()).run()
+    assert caught.value.exit_code == 1
