@@ -1,7 +1,7 @@
 # docker build -t mirror .       (with BuildKit, as is the default since Docker 23; before that, set DOCKER_BUILDKIT=1)
 # docker run -v $PWD/mirror.yaml:/etc/mirror/mirror.yaml:ro -p 9464:9464 --stop-timeout 30 mirror
 #
-# Runs as any user, and with --read-only as long as /tmp can be written to (--tmpfs /tmp).
+# Runs as any user, and with --read-only as long as /tmp can be written to (--tmpfs /tmp:exec,mode=1777).
 #
 # All that comes from PyPI is pinned by hash. Debian's own packages are as new as the base image's sources are; to fix the
 # base image too: --build-arg BASE=debian@sha256:<the digest that you have looked at>

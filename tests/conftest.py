@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -59,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         number, count = map(int, config.option.lot.split("/"))
         # A port that one of the runs needs again, for a broker that it has stopped, is not free for the other ones.
         local_brokers.PORTS = local_brokers.PORTS[number - 1 :: count]
-        config.pluginmanager.register(Lots(number, config.option.taken))
+        config.pluginmanager.register(Lots(number, config.option.taken, config.option.until))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -94,6 +95,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="this is one of so many runs at the same time, which share the modules",
     )
     parser.addoption("--taken", type=Path, help="with --lot: a directory, empty at first, that is the same for all")
+    parser.addoption(
+        "--until",
+        type=float,
+        default=math.inf,
+        help="with --lot: seconds since 1970, after which no test begins that is marked as slow",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -3,9 +3,10 @@
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
 Writes every single result to FILE as JSON, where it replaces those of the same loads and measures, and the tables and
-pictures of docs/performance.md. Five are run only when they are named: `tuning` looks for MirrorMaker's best tuning,
+pictures of docs/performance.md. Six are run only when they are named: `tuning` looks for MirrorMaker's best tuning,
 `groups` measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, `many` what ten
-thousand partitions take, and `hand-over` a catch-up in whole batches that begins within one.
+thousand partitions take, `scale` what more executors bring, and `hand-over` a catch-up in whole batches that begins
+within one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
+import platform
 import signal
 import sys
 import tempfile
@@ -21,12 +24,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
+
 from mirror.demo.brokers import LocalCluster, start_together
-from mirror.demo.kafka_jars import MIRROR_MAKER, kafka_jars
+from mirror.demo.kafka_jars import KAFKA_VERSION, MIRROR_MAKER, kafka_jars
 from tests.bench import plot, report
 from tests.bench.catch_up import Load
 from tests.bench.distance import AUTOTUNED, DISTANCES, Distance, autotuned
-from tests.bench.runs import Bench, Result, machine
+from tests.bench.runs import Bench, Result
 from tests.bench.systems import SYSTEMS
 from tests.harness.link import Link
 
@@ -38,7 +43,7 @@ LOADS = [
     Load(6 * MILLION, 100),
     Load(300_000, 10 * 1024),
     Load(2 * MILLION, headers=True),
-    Load(2 * MILLION, compression="lz4"),
+    Load(10 * MILLION, compression="lz4"),
     Load(2 * MILLION, partitions=1),
     Load(2 * MILLION, partitions=32),
     Load(3 * MILLION, batch_bytes=16_384),  # as Java's producers make them
@@ -51,6 +56,7 @@ BUSY = Load(36 * MILLION)  # more than is copied while something else is measure
 REHEARSAL = 8.0  # minutes
 ROUND_TRIP = 0.02  # seconds, to a target that is far away, where latency is measured
 RATES = (50, 1_000, 20_000)
+TASKS = (1, 2, 4)
 
 
 def _catch_up(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
@@ -101,6 +107,7 @@ MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
 NAMED = MEASURES | {
     "many": lambda bench, a: bench.partitions({10_000: 20.0}, "many"),
     "hand-over": lambda bench, a: bench.hand_over(HAND_OVER, a.rounds),
+    "scale": lambda bench, a: bench.scale(TASKS, a.rounds),
     "groups": lambda bench, a: bench.groups(),
     "map": lambda bench, a: bench.offset_map(LOADS[1], a.rounds),
     "tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds),
@@ -155,6 +162,14 @@ def main() -> None:
         a.output.write_text(json.dumps({"machine": machine(), "results": together}, indent=1) + "\n")
         report.write(a.page, together, str(machine()["words"]))
         plot.draw(a.page.with_name("performance.svg"), together)
+
+
+def machine() -> Result:
+    """What it ran on."""
+    cores, memory = os.cpu_count() or 0, psutil.virtual_memory().total
+    python = ".".join(platform.python_version_tuple()[:2])
+    words = f"with {cores} cores and {memory / 2**30:.0f} GiB for everything, Kafka {KAFKA_VERSION}, Python {python}"
+    return {"words": words, "cores": cores, "memory_bytes": memory, "kafka": KAFKA_VERSION}
 
 
 def _with_others(results: list[Result], file: Path) -> list[Result]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -124,41 +124,59 @@ def missing(bootstrap: str, remote: str, load: Load) -> str:
     return f"partitions {short} end early" if short else ""
 
 
+def watched(name: str, count: Count, load: Load, look: Callable[[int], object]) -> list[tuple[float, int]]:
+    """How much had come at which monotonic time, until nothing has come for a while after the last record.
+
+    `look` gets the count each time, 0 at first. Raises AssertionError if it takes too long.
+    """
+    found: list[tuple[float, int]] = []
+    began = now = time.monotonic()
+    # Markers count too, so that the sum can be reached before the last record is.
+    while not found or found[-1][1] < load.records or now - found[-1][0] < STILL:
+        at = count.now()
+        now = time.monotonic()
+        look(at)
+        if at and (not found or at > found[-1][1]):
+            found.append((now, at))
+        if now - began > LATE:
+            raise AssertionError(f"{name} has only copied {at} of {load.records} records in {LATE:.0f} s")
+        time.sleep(0.02 if at else 0.05)
+    return found
+
+
+def sustained(samples: Sequence[tuple[float, int]], load: Load) -> float:
+    """Records/s without the beginning and the very end."""
+    quarter, last = (next(each for each in samples if each[1] >= share * load.records) for share in (0.25, 0.98))
+    return (last[1] - quarter[1]) / max(1e-9, last[0] - quarter[0])
+
+
 def measure(system: System, load: Load) -> dict[str, object]:
     """Run the system from its start until everything is there."""
     remote = system.job.remote(load.topic)
     count = Count(system.job.target.bootstrap, remote, load.partitions)
-    usage = Usage(system)
+    usage, at_start = Usage(system), list[float]()
+
+    def look(at: int) -> None:
+        if at and not at_start:
+            usage.look(0)
+            at_start.append(usage.cpu)
+        usage.look()
+
     started = time.monotonic()
-    now = start_cpu = 0.0
-    samples: list[tuple[float, int]] = []
     with system:
-        # Markers count too, so that the sum can be reached before the last record is.
-        while not samples or samples[-1][1] < load.records or now - samples[-1][0] < STILL:
-            at = count.now()
-            now = time.monotonic() - started
-            if at and not samples:
-                usage.look(0)
-                start_cpu = usage.cpu
-            if at and (not samples or at > samples[-1][1]):
-                samples.append((now, at))
-            usage.look()
-            if now > LATE:
-                raise AssertionError(f"{system.name} has only copied {at} of {load.records} records in {LATE:.0f} s")
-            time.sleep(0.02 if at else 0.05)
+        samples = watched(system.name, count, load, look)
         usage.look(0)
     wrong = missing(system.job.target.bootstrap, remote, load)
     if wrong:
         raise AssertionError(f"{system.name}: {wrong}")
-    first = samples[0]
-    quarter, last = (next(s for s in samples if s[1] >= share * load.records) for share in (0.25, 0.98))
-    sustained = (last[1] - quarter[1]) / max(1e-9, last[0] - quarter[0])
+    first, last = samples[0], next(each for each in samples if each[1] >= 0.98 * load.records)
+    rate = sustained(samples, load)
     return {
-        "start_s": first[0],
+        "start_s": first[0] - started,
         "overall_records_per_s": (last[1] - first[1]) / max(1e-9, last[0] - first[0]),
-        "records_per_s": sustained,
-        "bytes_per_s": sustained * load.size,
+        "records_per_s": rate,
+        "bytes_per_s": rate * load.size,
         "memory_bytes": usage.peak,
         "cpu_s_per_million": usage.cpu / load.records * 1e6,
-        "cpu_after_start_s_per_million": (usage.cpu - start_cpu) / max(1, load.records - first[1]) * 1e6,
+        "cpu_after_start_s_per_million": (usage.cpu - at_start[0]) / max(1, load.records - first[1]) * 1e6,
     }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from functools import partial
+
+import psutil
 
 from tests.bench import catch_up, live
 from tests.bench.systems import System
@@ -26,12 +29,12 @@ def measure(system: System, path: live.Path, interval: float) -> Result:
         there = partial(topics.partitions, path.target)
         until("all partitions", lambda: sum(map(there, remote)) == path.partitions, LATE)
         time.sleep(max(WARM_UP, SETTLE * path.partitions))
-        idle = _used(system, 10.0)
+        idle = _used(system, path, 10.0)
         with live.reading(path) as (_, all_of):
             full.set()
             time.sleep(max(WARM_UP, 2 * interval))
             begun = time.monotonic()
-            active = _used(system, max(30.0, 3 * interval))
+            active = _used(system, path, max(30.0, 3 * interval))
             ended = time.monotonic()
             sent = finish()
             found = live.percentiles(all_of(sent), begun, ended)
@@ -40,8 +43,8 @@ def measure(system: System, path: live.Path, interval: float) -> Result:
     return {"idle": idle, "active": {**active, **found}}
 
 
-def _used(system: System, seconds: float) -> Result:
-    """What it uses in so many seconds."""
+def _used(system: System, path: live.Path, seconds: float) -> Result:
+    """What it uses in so many seconds; threads and connections at their end."""
     before, begun = Usage(system), time.monotonic()
     before.look(0)
     time.sleep(seconds)
@@ -49,4 +52,20 @@ def _used(system: System, seconds: float) -> Result:
     after.look(0)
     found = [p.num_threads() for p in system.processes()]
     share = (after.cpu - before.cpu) / (time.monotonic() - begun)
-    return {"memory_bytes": after.peak, "cores": round(share, 3), "threads": sum(found), "processes": len(found)}
+    return {
+        "memory_bytes": after.peak,
+        "cores": round(share, 3),
+        "threads": sum(found),
+        "processes": len(found),
+        "connections": _connections(system, path),
+    }
+
+
+def _connections(system: System, path: live.Path) -> int:
+    """How many connections to both clusters' brokers it has."""
+    ports = {int(address.rpartition(":")[2]) for address in (path.source, path.target)}
+    count = 0
+    for process in system.processes():
+        with contextlib.suppress(psutil.Error):
+            count += sum(bool(each.raddr) and each.raddr.port in ports for each in process.net_connections("tcp"))
+    return count

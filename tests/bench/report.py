@@ -23,6 +23,7 @@ _MEASURES = {
     "partitions": "many partitions",
     "many": "ten thousand partitions",
     "hand-over": "a hand-over",
+    "scale": "a Spark cluster",
     "groups": "offsets of consumer groups",
     "map": "the offset map",
     "map-throughput": "throughput without it",
@@ -36,7 +37,7 @@ _RATIOS = [
     *(("mirror-auto", other) for other in ("mirror", "mm2", "mm2-tuned", "limit", "brokers")),
 ]
 LOAD = ("size", "partitions", "compression", "headers", "batch_bytes")
-_WHAT = ("measure", *LOAD, "rate", "busy", "interval", "kind", "state", "far", "delay_ms", "loss", "autotuned")
+_WHAT = ("measure", *LOAD, "rate", "busy", "interval", "kind", "state", "far", "delay_ms", "loss", "autotuned", "tasks")
 RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 
 
@@ -44,15 +45,21 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     """Put the tables between the marks of `page`, and the pictures beside it."""
     good = [r for r in results if "failed" not in r]
     when = {measure: sorted(r["at"] for r in results if r["measure"] == measure) for measure in _MEASURES}
-    told = "; ".join(f"{words} {when[m][0]} to {when[m][-1][-5:]}" for m, words in _MEASURES.items() if when[m])
+    told = "; ".join(f"{words} {_span(when[m][0], when[m][-1])}" for m, words in _MEASURES.items() if when[m])
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
     parts = [textwrap.fill(words, 119, break_on_hyphens=False), *(_catch_up(good, each) for each in _HEADINGS)]
     parts += [_far(good), _tuning(good), _latency(good), _pauses(good), _partitions(good), _hand_over(good)]
-    parts += [_groups(good), _map(good), _failures(results)]
+    parts += [_scale(good), _groups(good), _map(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
     page.write_text(f"{head}{BEGIN}\n\n" + "\n\n".join(p for p in parts if p) + f"\n\n{END}{tail}")
+
+
+def _span(first: str, last: str) -> str:
+    """From when to when; of the last moment the day only if it is another one."""
+    day, clock = last.split()
+    return f"{first} to {clock if first.startswith(day) else last}"
 
 
 def what(result: Result) -> tuple[Any, ...]:
@@ -190,6 +197,7 @@ def _partitions(results: Sequence[Result]) -> str:
         "memory MiB": ("memory_bytes", 0, 2**20),
         "cores used": ("cores", 2, 1),
         "threads": ("threads", 0, 1),
+        "connections": ("connections", 0, 1),
         "p50 ms": ("p50_ms", 1, 1),
         "p99 ms": ("p99_ms", 1, 1),
     }
@@ -218,6 +226,30 @@ def _hand_over(results: Sequence[Result]) -> str:
     found = [result for result in results if result["measure"] == "hand-over"]
     row = [_cell(found, *of) for of in columns.values()]
     return "### A catch-up that begins within a batch\n\n" + _table([*columns], [row]) if found else ""
+
+
+def _scale(results: Sequence[Result]) -> str:
+    flat = [
+        {**r, **{f"{state}_{key}": value for state in ("idle", "active") for key, value in r[state].items()}}
+        for r in results
+        if r["measure"] == "scale"
+    ]
+    columns = {
+        "MB/s": ("bytes_per_s", 1, 1e6),
+        "executors' cores": ("active_executor_cores", 2, 1),
+        "of them when paused": ("idle_executor_cores", 2, 1),
+        "service's cores": ("active_service_cores", 2, 1),
+        "when paused": ("idle_service_cores", 2, 1),
+        "reports/s": ("active_reports_per_s", 1, 1),
+        "machine's cores": ("active_machine_cores", 2, 1),
+    }
+    rows = [
+        [str(tasks), name, *(_cell(found, *of) for of in columns.values())]
+        for (tasks,), group in sorted(grouped(flat, "scale", "tasks").items())
+        for name, found in group.items()
+    ]
+    head = ["executors, 0.1 cores each", "system", *columns]
+    return "### A Spark cluster\n\n" + _table(head, sorted(rows, key=lambda row: row[1])) if rows else ""
 
 
 def _groups(results: Sequence[Result]) -> str:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-import psutil
 from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
-from mirror.demo.kafka_jars import KAFKA_VERSION
-from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost
+from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost, scale
 from tests.bench.catch_up import Load
 from tests.bench.distance import Distance
 from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
@@ -285,10 +281,16 @@ class Bench:
             what: Result = {"measure": measure, "partitions": count, "interval": interval}
             yield from self._each(what, 1, partial(one, count=count, interval=interval), self._live_systems)
 
+    def scale(self, tasks: Sequence[int], rounds: int) -> Iterator[Result]:
+        """Catch-up by so many executors of a Spark cluster, each held to a tenth of a core."""
+        for kind, load in scale.LOADS.items():
+            self._filled(load)
 
-def machine() -> Result:
-    """What it ran on."""
-    cores, memory = os.cpu_count() or 0, psutil.virtual_memory().total
-    python = ".".join(platform.python_version_tuple()[:2])
-    words = f"with {cores} cores and {memory / 2**30:.0f} GiB for everything, Kafka {KAFKA_VERSION}, Python {python}"
-    return {"words": words, "cores": cores, "memory_bytes": memory, "kafka": KAFKA_VERSION}
+            def one(count: str, kind: type[Mirror] = kind, load: Load = load) -> Result:
+                job = self.job({load.topic: load.partitions})
+                try:
+                    return {"system": kind.name, "tasks": int(count), **scale.measure(kind, job, load, int(count))}
+                finally:
+                    self._forget(job, load.topic)
+
+            yield from self._each({"measure": "scale"}, rounds, one, list(map(str, tasks)))

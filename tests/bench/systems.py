@@ -134,9 +134,15 @@ class Mirror(System):
 
     name = "mirror"
     more: Mapping[str, object] = {}  # keys of the flow
+    spark: Mapping[str, object] = {}  # that section, if it is not the default
 
-    def start(self) -> None:
-        """`mirror run`."""
+    @property
+    def file(self) -> Path:
+        """Its configuration."""
+        return self.job.directory / f"mirror-{self.job.alias}.yaml"
+
+    def configure(self) -> None:
+        """Write its configuration."""
         flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.wanted], "data_path": "records"}
         config = {
             "clusters": {
@@ -146,16 +152,27 @@ class Mirror(System):
             "flows": [{**flow, "compression": self.job.compression, **self.more}],
             "http": {"host": "127.0.0.1", "port": 0},
             "log": {"format": "json"},
-            **({"spark": {"master": f"local[{self.job.slots}]"}} if self.job.slots else {}),
+            "spark": {**({"master": f"local[{self.job.slots}]"} if self.job.slots else {}), **self.spark},
         }
-        file = self.job.directory / f"mirror-{self.job.alias}.yaml"
-        file.write_text(yaml.safe_dump(config))
-        self._run([sys.executable, "-m", "mirror", "run", "-c", str(file)])
+        self.file.write_text(yaml.safe_dump(config))
+
+    def start(self) -> None:
+        """`mirror run`."""
+        self.configure()
+        self._run([sys.executable, "-m", "mirror", "run", "-c", str(self.file)])
 
     def events(self, message: str) -> list[dict[str, Any]]:
         """What its log has with this message."""
         lines = (line for line in self.log.read_text(errors="replace").splitlines() if f'"{message}"' in line)
         return [json.loads(line) for line in lines]
+
+    def metrics(self, pattern: re.Pattern[str]) -> Counter[str]:
+        """The sums of samples, by the pattern's first group; its second one is the value."""
+        port, found = self.events("mirror starts")[-1]["port"], Counter[str]()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            for name, value in pattern.findall(answer.read().decode()):
+                found[name] += int(float(value))
+        return found
 
 
 class BatchMirror(Mirror):
@@ -166,18 +183,10 @@ class BatchMirror(Mirror):
 
     def unfit(self) -> str:
         """A run in which a partition was copied by records does not count."""
-        left, paths = {str(each["reason"]) for each in self.events(TAKES_RECORDS)}, self._paths()
+        left, paths = {str(each["reason"]) for each in self.events(TAKES_RECORDS)}, self.metrics(PATH)
         if left or paths["records"] or not paths["batches"]:
             return f"partitions were copied by records: {', '.join(sorted(left)) or 'from the beginning'}"
         return ""
-
-    def _paths(self) -> Counter[str]:
-        """How many partitions take each path now."""
-        port, found = self.events("mirror starts")[-1]["port"], Counter[str]()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            for path, count in PATH.findall(answer.read().decode()):
-                found[path] += int(float(count))
-        return found
 
 
 class MirrorMaker(System):
@@ -209,10 +218,9 @@ class MirrorMaker(System):
             "replication.factor": replicas,
             "refresh.topics.interval.seconds": 10,  # mirror's default; MirrorMaker's is ten minutes
             "tasks.max": self.job.slots or max(2, min(4, sum(self.job.topics.values()))),
-            **{
-                f"{topic}.replication.factor": replicas
-                for topic in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
-            },
+            **{f"{topic}.topic.replication.factor": replicas for topic in ("checkpoints", "heartbeats")},
+            # This one is on the source.
+            "offset-syncs.topic.replication.factor": min(3, len(self.job.source.brokers)),
             **{f"{storage}.storage.replication.factor": replicas for storage in ("offset", "status", "config")},
             "backup.producer.compression.type": self.job.compression,
             **{key.format(source=alias): value for key, value in self.tuning.items()},

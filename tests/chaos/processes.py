@@ -45,7 +45,7 @@ def go_on(victim: int) -> None:
 
 @row("1 kill -9 a worker at a step of a transaction")
 def worker_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
-    arena.failpoints.send("SIGKILL", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
+    arena.failpoints.send("SIGKILL", rng.choice(STEPS), nth=rng.randint(1, 5))
 
 
 @row("1 kill -9 a worker at any moment")
@@ -114,7 +114,7 @@ def worker_hangs(arena: Arena, rng: random.Random, _: Recorder) -> None:
 
 @row("6 a worker hangs at a step of a transaction, for longer than it may last")
 def worker_hangs_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
-    victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
+    victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5))
     time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
     go_on(victim)
 

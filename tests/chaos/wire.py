@@ -63,7 +63,7 @@ def coordinator_moves(arena: Arena, rng: random.Random, recorder: Recorder) -> N
     number = _hash(key) % topics.partitions(arena.pair.target, topic)
     leader = topics.leaders(arena.pair.target, topic)[number]
     broker = next(each for each in arena.target.brokers if each.node == leader)
-    victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
+    victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5))
     try:
         broker.stop()
         bootstrap = next(each.bootstrap for each in arena.target.brokers if each is not broker)
@@ -83,7 +83,7 @@ def _hash(name: str) -> int:
 
 @row("wire: a login expires at a step of a transaction", wire=True)
 def login_expires(arena: Arena, rng: random.Random, _: Recorder) -> None:
-    victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
+    victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5))
     try:
         # Connections are of any age. Some transactions outlive this, others don't.
         time.sleep(rng.uniform(0.5, 1.0) * REAUTHENTICATE / 1000)

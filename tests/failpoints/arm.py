@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE, until
 
 
 class Failpoints:
@@ -21,13 +21,13 @@ class Failpoints:
         path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {"MIRROR_FAILPOINTS": str(self._folder), "PYTHONPATH": os.pathsep.join(path)}
 
-    def send(self, signal: str, step: str, nth: int = 1, timeout: float = 30.0) -> int:
+    def send(self, signal: str, step: str, nth: int = 1) -> int:
         """Have the worker that reaches `step` for the n-th time from now on send itself a signal; returns its pid.
 
         RAISE is an exception there.
         """
         self.arm(signal, step, nth)
-        return self.wait(step, timeout)
+        return self.wait(step)
 
     def arm(self, signal: str, step: str, nth: int = 1) -> None:
         """Have the worker that reaches `step` for the n-th time send itself a signal; returns at once."""
@@ -41,7 +41,7 @@ class Failpoints:
         for file in self._folder.iterdir():
             file.unlink(missing_ok=True)
 
-    def wait(self, step: str, timeout: float = 30.0) -> int:
+    def wait(self, step: str, timeout: float = PATIENCE) -> int:
         """Wait until a step that was armed has been reached; returns the worker's pid."""
         (done,) = until(f"{step} is reached", lambda: list(self._folder.glob(f"{step}.[0-9]*")), timeout)
         done.unlink()

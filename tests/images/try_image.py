@@ -4,20 +4,17 @@
 
 starts two local brokers, and `mirror validate`, `check` and `run` in containers of IMAGE on the machine's network: as a
 user without rights, with a read-only root and a /tmp of its own. The run has to copy records, to go on where it was
-after it is killed and started again, to become healthy, and to drain when it is stopped. The image's bill of materials
-has to name what is in it.
+after it is killed and started again, to become healthy, and to drain when it is stopped. The same on a Spark cluster of
+containers of IMAGE, of which a worker is killed. The image's bill of materials has to name what is in it.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -27,30 +24,14 @@ from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.waiting import until
+from tests.images.containers import FILE, USERS, docker, ends, running, strict
+from tests.images.try_cluster import copies_on_a_cluster
 
 RECORDS = 5_000
 BILL = "/usr/share/doc/mirror/sbom.cdx.json"
 # One of each kind that the bill has to name: of PyPI, of Debian, a jar of Spark's.
 EXTRAS = {"opentelemetry-exporter-otlp-proto-http", "aws-msk-iam-sasl-signer-python"}
 NAMED = {"pyspark", "confluent-kafka", "tini", "spark-core_2.13"} | EXTRAS
-FILE = "/etc/mirror/mirror.yaml"
-# The last one of the users has no name in the image, such as one that OpenShift makes up.
-USERS = ("10001:10001", "123456:0")
-
-
-def docker(*arguments: str) -> str:
-    """What the command prints; ends the program with all that it says if it fails."""
-    ended = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    if ended.returncode:
-        sys.exit(f"docker {' '.join(arguments)} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
-    return ended.stdout
-
-
-def strict(user: str, file: Path) -> Sequence[str]:
-    """The options of `docker run`: nothing may be written but /tmp, and no right be gained."""
-    locked = ["--read-only", "--tmpfs", "/tmp:rw,nosuid,nodev,exec,mode=1777", "--cap-drop", "ALL"]
-    network = ["--network", "host", "--security-opt", "no-new-privileges"]
-    return [*locked, *network, "--user", user, "--volume", f"{file}:{FILE}:ro"]
 
 
 def copies(image: str, user: str, pair: Pair, file: Path) -> None:
@@ -62,9 +43,8 @@ def copies(image: str, user: str, pair: Pair, file: Path) -> None:
         load.wait_for(RECORDS)
         for command in ("validate", "check"):
             print(docker("run", "--rm", *strict(user, file), image, command, "-c", FILE))
-        name, began = f"mirror-{uuid.uuid4().hex[:6]}", time.monotonic()
-        docker("run", "--detach", "--name", name, *strict(user, file), image)
-        try:
+        began = time.monotonic()
+        with running(image, strict(user, file)) as name:
             until("something is copied", lambda: oracle.count(pair.copied(topic)) > 0)
             print(f"first records after {time.monotonic() - began:.1f} s as {user}")
             # No process of it can say goodbye.
@@ -73,24 +53,9 @@ def copies(image: str, user: str, pair: Pair, file: Path) -> None:
             began = time.monotonic()
             docker("start", name)
             records = pair.await_same(topic)
-            print(f"{sum(map(len, records.values()))} records the same {time.monotonic() - began:.1f} s after the kill")
+            print(f"{oracle.count(records)} records the same {time.monotonic() - began:.1f} s after the kill")
             ends(name)
             pair.assert_settled(topic)
-        except BaseException:
-            print(docker("logs", "--tail", "20", name))
-            raise
-        finally:
-            docker("rm", "--force", "--volumes", name)
-
-
-def ends(name: str) -> None:
-    """The container is healthy, and ends in order when it is stopped."""
-    health = ("inspect", "--format", "{{.State.Health.Status}}", name)
-    until("healthy", lambda: docker(*health).strip() == "healthy")
-    docker("stop", "--time", "30", name)
-    code = docker("inspect", "--format", "{{.State.ExitCode}}", name).strip()
-    if code != "0":
-        sys.exit(f"the run ended with {code}:\n{docker('logs', '--tail', '20', name)}")
 
 
 def names_its_contents(image: str) -> None:
@@ -115,6 +80,7 @@ def main(image: str) -> None:
             for number, user in enumerate(USERS):
                 pair = Pair(both[0].bootstrap, both[1].bootstrap, f"image{number}", f"image{number}-")
                 copies(image, user, pair, directory / f"mirror-{number}.yaml")
+            copies_on_a_cluster(image, Pair(both[0].bootstrap, both[1].bootstrap, "on", "on-a-cluster-"), directory)
         finally:
             for cluster in both:
                 cluster.stop()

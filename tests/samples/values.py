@@ -87,7 +87,7 @@ DECISIONS = (
     Decision(Partition("orders", 1), Incident("position_foreign", HERE, THERE, 7), "at", 9),
     Decision(Partition("a.b_c-d", 2_147_483_647), Incident("unknown_records", HERE), "continue", request=TASK),
 )
-SIGNS = (Sign(LEADER, "mirror-5d8f-x2k7q"),)
+SIGNS = (Sign(LEADER, "mirror-5d8f-x2k7q"), Sign(LEADER, "mirror-5d8f-x2k7q", waits=True))
 VERIFICATIONS = (Verification(1_790_000_000.5, False, 12_345_678_901, 3, 7),)
 
 COUNTERS = Counters(

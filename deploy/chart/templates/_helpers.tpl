@@ -466,6 +466,11 @@ spec:
 {{- if regexMatch `^(localhost|127\..*|\[?::1\]?)$` $host }}
 {{- fail (printf "config.http.host: at %s neither the probes nor the Service reach the pod; leave it out, and see networkPolicy.metricsFrom" $host) }}
 {{- end }}
+{{- range $key, $secret := dict "tls_certificate" "tlsSecret" "tls_key" "tlsSecret" "username" "loginSecret" "password" "loginSecret" }}
+{{- if include "mirror.at" (list $.Values.config "http" $key) }}
+{{- fail (printf "config.http.%s: name a Secret in http.%s instead, which the probes and the monitors use too" $key $secret) }}
+{{- end }}
+{{- end }}
 {{- if and (ne .Values.mode "local") .Values.rbac.create (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.name: name the account that gets the role; without it, that would be the account of every pod in the namespace that names none. Or set rbac.create: false" }}
 {{- end }}

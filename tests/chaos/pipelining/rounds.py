@@ -143,9 +143,7 @@ class Round:
 
     def _state(self, topic: str, seen_by: Broker | None = None) -> tuple[int, list[int]]:
         """Leader and in-sync replicas of a topic's only partition, as a broker sees them."""
-        found = topics.client_of((seen_by or self._leader).bootstrap).list_topics(topic, timeout=10)
-        partition = found.topics[topic].partitions[0]
-        return partition.leader, sorted(partition.isrs)
+        return topics.replicas((seen_by or self._leader).bootstrap, topic)
 
     def _kill_leader(self) -> None:
         """Kill the leader, with batches that no follower has fetched."""
