@@ -90,7 +90,7 @@ LABEL_VALUES = {
 MEANINGS = {
     "unassigned": "no task has it",
     "standby": "this service waits until no living service leads the flow, and then takes over",
-    "starting": "a partition waits for records, and has no open producer; a flow's Spark query starts",
+    "starting": "a partition is being taken over, or waits for records without a producer; a flow's Spark query starts",
     "paused": "as `mirror pause` told it",
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",
     "blocked": "it waits for a person, who has to decide or to repair something",
