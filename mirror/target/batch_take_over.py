@@ -88,7 +88,7 @@ async def take_over(
         progressed()
         position = await _loaded(target, owner, tokens)
         # An owner may have failed in its first transaction, which leaves only what nobody sees.
-        visible = position is None and await has_records(target, owner.where, end)
+        visible = position is None and await has_records(target, owner.where, end, progressed)
         progressed()
         torn = last is not None and last.concerns(position) and await _is_torn(target, owner, last, position)
     except Unsupported:

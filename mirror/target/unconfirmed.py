@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mirror.model import Position
+from mirror.model import Position, Topic
 
 TORN = "the target has torn the last transaction apart: of its records and its position it has committed only one"
 
@@ -49,6 +49,17 @@ class Unconfirmed:
 
 class UnconfirmedTransactions(dict[tuple[str, int], Unconfirmed]):
     """Those of a task, by remote partition, of both data paths: one partition has one copier at a time."""
+
+    def of(self, topic: Topic, partition: int) -> Unconfirmed | None:
+        """The last one of a partition, if nobody knows yet what has become of it.
+
+        Once another topic has the place of the remote one, nothing of it is there, and it is forgotten.
+        """
+        last = self.get((topic.remote, partition))
+        if last is not None and topic.remote_id and last.after.remote_id not in ("", topic.remote_id):
+            self.pop((topic.remote, partition))
+            return None
+        return last
 
     def note(
         self, where: tuple[str, int], before: Position, asked: tuple[Position, int] | None, *, is_first: bool

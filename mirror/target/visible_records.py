@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from mirror.batches.headers import CONTROL, committed, walk
 from mirror.errors import Malformed, PartitionError, PositionUnstable, Unavailable, WireError
@@ -18,14 +19,15 @@ COUNT_TIMEOUT = 5.0  # seconds
 _LASTING = (CODES["OFFSET_OUT_OF_RANGE"], CODES["TOPIC_AUTHORIZATION_FAILED"])
 
 
-async def has_records(target: Cluster, where: Where, end: int) -> bool:
+async def has_records(target: Cluster, where: Where, end: int, progressed: Callable[[], None]) -> bool:
     """True unless everything before `end` is known to be markers and aborted transactions. All of these have ended.
 
-    What can't be read, or begins after offset 0, counts as records. Raises WireError and PartitionError if the target
-    does not answer now.
+    What can't be read, or begins after offset 0, counts as records. `progressed` is called before each request: aborted
+    transactions may need any number of them. Raises WireError and PartitionError if the target does not answer now.
     """
     at = 0
     while at < end:
+        progressed()
         found = await _fetched(target, where, at)
         if found is None:
             return True

@@ -161,7 +161,7 @@ class BatchCopier:
         against = self._against or obstacle(self._flow, route.partition.topic, route.topic)
         if against:
             raise self._left(against)
-        last = services.unconfirmed.get(self._owner.where)
+        last = services.unconfirmed.of(route.topic, route.partition.partition)
         taken = await take_over(services.target, self._owner, services.tokens, self._progressed, last)
         if self._owner.is_replaced(services.target.topic_id(route.topic.remote)):
             # Perhaps only what we know of it is old: the next try asks.

@@ -95,7 +95,7 @@ class TakeOver:
     def _belonging(self, found: Position | None, session: TransactionSession) -> Position | None:
         """The position that was found; or if it does not belong to the records, the one that does, once committed."""
         services = self._services
-        last = services.unconfirmed.get(self._remote)
+        last = services.unconfirmed.of(self._topic, self._facts.partition.partition)
         if last is None:
             return found
         visible = is_visible(services.flow, self._remote, last.first) if last.concerns(found) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -41,8 +42,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "PATIENCE", 0.2)
 
 
-async def taking(target: Target, tokens: Tokens | None = None) -> TakenOver:
-    return await take_over(cast(Cluster, target), OWNER, tokens or Tokens())
+async def taking(
+    target: Target, tokens: Tokens | None = None, progressed: Callable[[], None] = lambda: None
+) -> TakenOver:
+    return await take_over(cast(Cluster, target), OWNER, tokens or Tokens(), progressed)
 
 
 def test_the_owner_is_that_of_the_record_path() -> None:
@@ -98,6 +101,18 @@ def test_only_records_that_are_seen_count(
         taken = await taking(target)
         assert (taken.position, taken.has_records) == (None, visible)
         assert set(target.isolations) == {1}
+
+    asyncio.run(run())
+
+
+def test_it_says_that_it_goes_on_while_it_reads_aborted_transactions() -> None:
+    """There may be any number of them, and who stands still for long is taken for hung."""
+
+    async def run() -> None:
+        calls: list[None] = []
+        target = Target(ends={"remote": 4}, log=lambda at: ({0: ABORTED, 3: MARKER}[at], [(7, 0)]))
+        assert not (await taking(target, progressed=lambda: calls.append(None))).has_records
+        assert len(calls) == 3 + target.count("Fetch") == 5
 
     asyncio.run(run())
 

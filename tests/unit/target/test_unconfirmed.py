@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mirror.model import MapEnd, Position
-from mirror.target.unconfirmed import Unconfirmed
+from mirror.model import MapEnd, Position, Topic
+from mirror.target.unconfirmed import Unconfirmed, UnconfirmedTransactions
 
 BEFORE = Position(5, "id", 2, remote_id="remote", resets=3, map_end=MapEnd(7, 2))
 AFTER = replace(BEFORE, offset=9, epoch=3)
@@ -58,3 +58,13 @@ def test_only_a_position_of_this_transaction_is_looked_into() -> None:
     for each in (None, replace(AFTER, offset=10), replace(AFTER, map_end=None)):
         assert not LAST.concerns(each)
     assert not first.concerns(BEFORE)
+
+
+@pytest.mark.parametrize(("remote_id", "known"), [("remote", True), ("", True), ("another", False)])
+def test_nothing_is_to_be_found_in_a_topic_that_was_created_again(remote_id: str, known: bool) -> None:
+    """Its log ends before the record, so a take-over that waited for it would wait for ever."""
+    all_of_task = UnconfirmedTransactions()
+    all_of_task.note(("remote", 0), BEFORE, (AFTER, 40), is_first=False)
+    topic = Topic("remote", "id", 1, 1, remote_id)
+    assert all_of_task.of(topic, 0) == (LAST if known else None)
+    assert (("remote", 0) in all_of_task) is known and all_of_task.of(topic, 1) is None
