@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from mirror.target.coordination import AGAIN, PATIENCE, UNKNOWN, ask, codes, ref
 from mirror.target.position_metadata import encoded, terminated
 from mirror.target.transaction_content import Made, Places, TransactionContent
 from mirror.wire.cluster import Cluster
+from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import GROUP
@@ -183,7 +185,8 @@ class BatchTransaction:
         deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 1.0)
         while True:
             connection = await self._target.connection(node, self._purpose(FIRST_PURPOSE))
-            answer = await connection.ask(produce(self._by.name, batches, ALL))
+            with _given_up_together(connection):
+                answer = await connection.ask(produce(self._by.name, batches, ALL))
             meant = [_meant(named, each, batches) for named, each in answer.partitions]
             if len(meant) != len(batches) or _names(meant) != _names(batches):
                 raise OutcomeUnknown(f"an answer to {PRODUCE.name} does not have each partition once")
@@ -195,11 +198,7 @@ class BatchTransaction:
             await asyncio.sleep(backoff.next())
 
     async def _send(self, batches: Sequence[Batch], acks: int) -> Sequence[ProduceAnswer | BaseException]:
-        """Send batches over one connection, so that they arrive in order. The last one waits for replication.
-
-        Whoever gives up retires the connection. Otherwise others would begin to wait there until the broker has
-        answered requests that nobody needs any more.
-        """
+        """Send batches over one connection, so that they arrive in order. The last one waits for replication."""
         if not batches:
             return []
         leader = await self._target.leader(*self._owner.where)
@@ -209,11 +208,8 @@ class BatchTransaction:
             connection.send(produce(self._by.name, [batch], each))
             for batch, each in zip(batches, each_acks, strict=True)
         ]
-        try:
+        with _given_up_together(connection):
             return await asyncio.gather(*sent, return_exceptions=True)
-        except asyncio.CancelledError:
-            connection.retire()
-            raise
 
     def _purpose(self, usual: str) -> str:
         return purpose(self._target, self._owner, usual)
@@ -260,6 +256,19 @@ class BatchTransaction:
 def purpose(target: Cluster, owner: Owner, usual: str) -> str:
     """Which connections a transaction uses in place of the usual ones, or these."""
     return UNREPLICATED_PURPOSE if owner.where in target.unreplicated else usual
+
+
+@contextmanager
+def _given_up_together(connection: Connection) -> Iterator[None]:
+    """Retire the connection if who waits within gives up.
+
+    Otherwise others would begin to wait there until the broker has answered requests that nobody needs any more.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        connection.retire()
+        raise
 
 
 def _checked(found: T | BaseException) -> T:
