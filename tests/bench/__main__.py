@@ -3,10 +3,10 @@
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
 Writes every single result to FILE as JSON, where it replaces those of the same loads and measures, and the tables and
-pictures of docs/performance.md. Six are run only when they are named: `tuning` looks for MirrorMaker's best tuning,
+pictures of docs/performance.md. Seven are run only when they are named: `tuning` looks for MirrorMaker's best tuning,
 `groups` measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, `many` what ten
-thousand partitions take, `scale` what more executors bring, and `hand-over` a catch-up in whole batches that begins
-within one.
+thousand partitions take, `scale` what more executors bring, `encrypted` what TLS costs, and `hand-over` a catch-up in
+whole batches that begins within one.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ NAMED = MEASURES | {
     "many": lambda bench, a: bench.partitions({10_000: 20.0}, "many"),
     "hand-over": lambda bench, a: bench.hand_over(HAND_OVER, a.rounds),
     "scale": lambda bench, a: bench.scale(TASKS, a.rounds),
+    "encrypted": lambda bench, a: bench.encrypted(a.rounds),
     "groups": lambda bench, a: bench.groups(),
     "map": lambda bench, a: bench.offset_map(LOADS[1], a.rounds),
     "tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds),

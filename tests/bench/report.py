@@ -16,6 +16,7 @@ Result = dict[str, Any]
 _MEASURES = {
     "catch-up": "catch-up",
     "replicated": "catch-up to three brokers",
+    "encrypted": "catch-up with TLS",
     "far": "catch-up far away",
     "tuning": "MirrorMaker's tuning",
     "latency": "latency",
@@ -37,7 +38,21 @@ _RATIOS = [
     *(("mirror-auto", other) for other in ("mirror", "mm2", "mm2-tuned", "limit", "brokers")),
 ]
 LOAD = ("size", "partitions", "compression", "headers", "batch_bytes")
-_WHAT = ("measure", *LOAD, "rate", "busy", "interval", "kind", "state", "far", "delay_ms", "loss", "autotuned", "tasks")
+_WHAT = (
+    "measure",
+    *LOAD,
+    "rate",
+    "busy",
+    "interval",
+    "kind",
+    "state",
+    "far",
+    "delay_ms",
+    "loss",
+    "autotuned",
+    "tasks",
+    "tls",
+)
 RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 
 
@@ -48,7 +63,15 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     told = "; ".join(f"{words} {_span(when[m][0], when[m][-1])}" for m, words in _MEASURES.items() if when[m])
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
     parts = [textwrap.fill(words, 119, break_on_hyphens=False), *(_catch_up(good, each) for each in _HEADINGS)]
-    parts += [_far(good), _tuning(good), _latency(good), _pauses(good), _partitions(good), _hand_over(good)]
+    parts += [
+        _encrypted(good),
+        _far(good),
+        _tuning(good),
+        _latency(good),
+        _pauses(good),
+        _partitions(good),
+        _hand_over(good),
+    ]
     parts += [_scale(good), _groups(good), _map(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
@@ -118,6 +141,22 @@ def _far(results: Sequence[Result]) -> str:
         return ", ".join([f"{far}, {delay:.0f} ms", *more, *["the system's buffers"] * autotuned])
 
     return "\n\n".join(["### Catch-up far away", *_rates(groups, label)]) if groups else ""
+
+
+def _encrypted(results: Sequence[Result]) -> str:
+    columns = {"records/s": ("records_per_s", 0, 1), "CPU s per million": ("cpu_after_start_s_per_million", 2, 1)}
+    groups = grouped(results, "encrypted", *LOAD)
+    head = ["to three brokers", "system", *(f"{words}{with_}" for words in columns for with_ in ("", ", with TLS"))]
+    rows = [
+        [_label(*key), name, *(_cell(some, *of) for of in columns.values() for some in _by_tls(found))]
+        for key, group in groups.items()
+        for name, found in group.items()
+    ]
+    return "### TLS on both clusters\n\n" + _table(head, rows) if rows else ""
+
+
+def _by_tls(found: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    return [each for each in found if not each["tls"]], [each for each in found if each["tls"]]
 
 
 def _names(groups: Mapping[tuple[Any, ...], Mapping[str, object]]) -> list[str]:

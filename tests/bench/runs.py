@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
 
@@ -15,6 +16,8 @@ from mirror.demo.brokers import LocalCluster
 from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost, scale
 from tests.bench.catch_up import Load
 from tests.bench.distance import Distance
+from tests.bench.encryption import LOADS as ENCRYPTED_LOADS
+from tests.bench.encryption import encrypted
 from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
 from tests.bench.usage import Usage
 from tests.harness import topics
@@ -39,7 +42,7 @@ class Bench:
         self._systems = systems
         self._warm = False
 
-    def job(self, partitions: dict[str, int], **more: str) -> Job:
+    def job(self, partitions: dict[str, int], **more: Any) -> Job:
         """A job between the two clusters."""
         return Job.new(self.source, self.target, self._directory, partitions, **more)
 
@@ -90,6 +93,27 @@ class Bench:
 
         yield from self._each({"measure": "far", **distance.told, **asdict(distance.load)}, rounds, one, systems)
 
+    def encrypted(self, rounds: int) -> Iterator[Result]:
+        """Catch-up to three brokers with TLS on both clusters, and without it, by turns."""
+        with encrypted(self._directory) as both:
+            bench = Bench(both.source, both.target, self._link, self._directory, self._systems)
+            source, target = (both.addresses[each.name] for each in (both.source, both.target))
+            with_tls = {"far_source": source, "far_target": target, "security": both.security}
+            for load in ENCRYPTED_LOADS:
+                yield from bench._encrypted(load, rounds, with_tls)
+
+    def _encrypted(self, load: Load, rounds: int, with_tls: Mapping[str, Any]) -> Iterator[Result]:
+        names = [name for name in self._systems if name in (Mirror.name, BatchMirror.name)]
+        runs = {f"{name}{' with TLS' * tls}": (name, tls) for name in names for tls in (False, True)}
+
+        def one(words: str) -> Result:
+            name, tls = runs[words]
+            return {"system": name, "tls": tls, **self._copy(SYSTEMS[name], load, **(with_tls if tls else {}))}
+
+        if self._filled(load) and load is ENCRYPTED_LOADS[0]:
+            list(self._each({}, 1, one, list(runs)))  # or whoever comes first would pay for what brokers have to do
+        yield from self._each({"measure": "encrypted", **asdict(load)}, rounds, one, list(runs))
+
     def tuning(self, load: Load, rounds: int) -> Iterator[Result]:
         """Which tuning of MirrorMaker 2 is the best: throughput of each candidate."""
         self._filled(load)
@@ -134,7 +158,7 @@ class Bench:
 
         yield from self._each({"measure": "hand-over", "records": load.records}, rounds, one, [BatchMirror.name])
 
-    def _copy(self, system: Callable[[Job], System], load: Load, **more: str) -> Result:
+    def _copy(self, system: Callable[[Job], System], load: Load, **more: Any) -> Result:
         job = self.job({load.topic: load.partitions}, compression=load.compression, **more)
         try:
             return catch_up.measure(system(job), load)

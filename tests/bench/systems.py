@@ -15,7 +15,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Job:
     pattern: str = ""  # of topics that may come later
     far_source: str = ""  # the source's address for the system, if that is far away
     far_target: str = ""  # the target's
+    security: Mapping[str, str] = field(default_factory=dict)  # what clients of both clusters need
     slots: int = 0  # tasks that may run at once, if not what the system makes of the machine
 
     @staticmethod
@@ -146,8 +147,8 @@ class Mirror(System):
         flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.wanted], "data_path": "records"}
         config = {
             "clusters": {
-                self.job.alias: {"bootstrap.servers": self.job.reads},
-                "backup": {"bootstrap.servers": self.job.writes},
+                self.job.alias: {"bootstrap.servers": self.job.reads, **self.job.security},
+                "backup": {"bootstrap.servers": self.job.writes, **self.job.security},
             },
             "flows": [{**flow, "compression": self.job.compression, **self.more}],
             "http": {"host": "127.0.0.1", "port": 0},

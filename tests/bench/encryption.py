@@ -1,0 +1,54 @@
+"""Clusters that are reached with TLS, and without: one broker on the source, three on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mirror.demo.brokers import LocalCluster, start_together
+from tests.bench.catch_up import Load
+from tests.harness.certificates import Certificate, self_signed
+from tests.harness.listeners import also_listen
+
+MILLION = 1_000_000
+LOADS: Sequence[Load] = (
+    Load(3 * MILLION),
+    Load(10 * MILLION, compression="lz4"),
+    Load(3 * MILLION, batch_bytes=16_384),
+    Load(3 * MILLION, batch_bytes=16_384, compression="lz4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encrypted:
+    """The clusters, with listeners of both kinds, and what clients need for those with TLS."""
+
+    source: LocalCluster
+    target: LocalCluster
+    addresses: dict[str, str] = field(default_factory=dict)  # with TLS, by the cluster's name
+    security: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def encrypted(directory: Path) -> Iterator[Encrypted]:
+    """They run meanwhile."""
+    shown = self_signed(directory, "server")
+    source = LocalCluster("plain-source", directory, java_options=())
+    target = LocalCluster("plain-three", directory, 3, {"min.insync.replicas": 2}, java_options=())
+    security = {"security.protocol": "SSL", "ssl.ca.location": str(shown.certificate)}
+    both = Encrypted(source, target, {each.name: _listening(each, shown) for each in (source, target)}, security)
+    try:
+        start_together(source, target)
+        yield both
+    finally:
+        source.kill()
+        target.kill()
+
+
+def _listening(cluster: LocalCluster, shown: Certificate) -> str:
+    addresses = [also_listen(broker, "SSL") for broker in cluster.brokers]
+    for broker in cluster.brokers:
+        broker.properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": shown.both}
+    return ",".join(addresses)
