@@ -75,16 +75,16 @@ def test_a_run_that_did_not_count_is_named(tmp_path: Path) -> None:
 
 
 def test_partitions_that_get_few_records(tmp_path: Path) -> None:
-    used = {"memory_bytes": 150 * 2**20, "cores": 0.5, "threads": 20}
+    used = {"memory_bytes": 150 * 2**20, "cores": 0.5, "threads": 20, "connections": 14}
     what = {"system": "mirror-auto", "at": "2026-11-27 20:00", "idle": used}
     found: list[report.Result] = [
         {**what, "measure": measure, "partitions": count, **interval, "active": {**used, "p50_ms": 7.0, "p99_ms": 30.5}}
         for measure, count, interval in (("many", 10_000, {"interval": 20.0}), ("partitions", 1_000, {"interval": 1.0}))
     ]
     lines = written(tmp_path, found)
-    assert "| 1,000, active | mirror-auto | 150 | 0.50 | 20 | 7.0 | 30.5 |" in lines
-    assert "| 10,000, idle | mirror-auto | 150 | 0.50 | 20 |  |  |" in lines
-    assert "| 10,000, a record each 20 s | mirror-auto | 150 | 0.50 | 20 | 7.0 | 30.5 |" in lines
+    assert "| 1,000, active | mirror-auto | 150 | 0.50 | 20 | 14 | 7.0 | 30.5 |" in lines
+    assert "| 10,000, idle | mirror-auto | 150 | 0.50 | 20 | 14 |  |  |" in lines
+    assert "| 10,000, a record each 20 s | mirror-auto | 150 | 0.50 | 20 | 14 | 7.0 | 30.5 |" in lines
 
 
 def test_catch_ups_that_begin_within_a_batch(tmp_path: Path) -> None:
@@ -99,3 +99,16 @@ def test_only_what_was_measured_again_replaces_what_was_measured_before() -> Non
     assert report.what(one) == report.what(copied(SMALL[0], "mirror-auto", 2.0))
     assert report.what(one) != report.what(other)
     assert report.what(one) != report.what(copied(SMALL[0], "mirror", 1.0, "replicated"))
+
+
+def test_what_tls_costs(tmp_path: Path) -> None:
+    load = {"size": 200, "partitions": 4, "compression": "lz4", "headers": False, "batch_bytes": 16384}
+    what = {"measure": "encrypted", "system": "mirror-auto", "at": "2026-11-29 20:00", **load}
+    rates = {False: (2_000_000, 0.3), True: (1_000_000, 0.7)}
+    found: list[report.Result] = [
+        {**what, "tls": tls, "records_per_s": rate, "cpu_after_start_s_per_million": cpu}
+        for tls, (rate, cpu) in rates.items()
+    ]
+    lines = written(tmp_path, found)
+    row = "| 200 B, 4 partitions, lz4, batches of 16 KiB | mirror-auto | 2,000,000 | 1,000,000 | 0.30 | 0.70 |"
+    assert row in lines
