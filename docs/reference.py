@@ -27,7 +27,7 @@ from mirror.config.load import json_schema, settings_of
 from mirror.config.located_yaml import SECRET
 from mirror.config.reload_effects import EFFECTS
 from mirror.config.resolved import written
-from mirror.control.reports import DATA_PATHS, LOST, TRANSACTION_OUTCOMES
+from mirror.control.reports import DATA_PATHS, LOST, OTHER_REASON, PATH_REASONS, TRANSACTION_OUTCOMES
 from mirror.kafka.certificates import KINDS
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
 from mirror.model import SIDES
@@ -78,6 +78,7 @@ LABEL_VALUES = {
     ("mirror_partitions", "state"): PARTITION_STATES,
     ("mirror_throttled_partitions", "by"): (*SIDES, THROTTLE),
     ("mirror_data_path_partitions", "path"): DATA_PATHS,
+    ("mirror_record_path_partitions", "reason"): (*PATH_REASONS, OTHER_REASON),
     ("mirror_flow_topics", "side"): SIDES,
     ("mirror_flow_partitions", "side"): SIDES,
     ("mirror_certificate_expiry_timestamp_seconds", "kind"): KINDS,

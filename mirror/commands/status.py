@@ -213,11 +213,19 @@ def _partition_table(flow: ReportedFlow) -> str:
     rows: list[list[Cell]] = []
     for p in flow.partitions:
         name, when = f"{p.topic}-{p.partition}", (_moment(p.last_commit), _age(p.report_age))
-        rows.append([name, p.state, p.path, p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
+        rows.append([name, p.state, _path(p), p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
     return table(
         ["partition", "state", "path", "position", "lag", "seconds", "records/s", "last commit", "reported", "reason"],
         rows,
     )
+
+
+def _path(partition: ReportedPartition) -> str | None:
+    """Which path it takes, and if that is not the one that its flow prefers, why and since when."""
+    if not partition.path_reason:
+        return partition.path
+    since = f" since {moment(partition.path_since)}" if partition.path_since else ""
+    return f"{partition.path}: {partition.path_reason}{since}"
 
 
 def _topic_table(flow: ReportedFlow) -> str:

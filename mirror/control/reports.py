@@ -37,6 +37,37 @@ NOWHERE = (-1, -1)  # no offsets
 
 RECORDS, BATCHES = "records", "batches"
 DATA_PATHS = (RECORDS, BATCHES)
+OTHER_REASON = "other"  # of a newer version
+# Why a partition is copied by records, though the flow prefers whole batches: docs/operations.md, "Data path".
+PATH_REASONS = (
+    "without_transactions",
+    "active_active",
+    "transform",
+    "compression",
+    "client",
+    "unsupported",
+    "source_too_old",
+    "log_append_time",
+    "compacted",
+    "old_format",
+    "unknown_codec",
+    "too_large",
+    "small_batches",
+    "too_many_records",
+    "position_within_batch",
+    "target_refuses",
+    "interleaved",
+    "too_slow",
+    "doubted",
+    "remote_topic",
+    "unknown_topic",
+    "recreated",
+    "out_of_range",
+    "diverged",
+    "unreadable",
+    "refused",
+    "defect",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +217,7 @@ class Report:
     group: str = ""  # the consumer group that has the position; "" in the reports of older versions
     path: str = RECORDS  # of DATA_PATHS
     path_since: float = 0.0  # seconds since the Unix epoch; 0: not known
-    path_reason: str = ""  # why it is the record path, though the flow prefers the other one
+    path_reason: str = ""  # of PATH_REASONS; "" if the flow wants that path
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""

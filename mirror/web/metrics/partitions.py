@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,15 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from mirror.control.reports import DATA_PATHS, LATENCY_BUCKETS, SIZE_BUCKETS, Counters
+from mirror.control.reports import (
+    DATA_PATHS,
+    LATENCY_BUCKETS,
+    OTHER_REASON,
+    PATH_REASONS,
+    RECORDS,
+    SIZE_BUCKETS,
+    Counters,
+)
 from mirror.model import SIDES
 from mirror.status.flow_status import PARTITION_STATES, PartitionStatus
 from mirror.status.observed import UNASSIGNED, lag
@@ -72,6 +81,11 @@ class TopicMetrics:
         self.paths = GaugeMetricFamily(
             "mirror_data_path_partitions", "Partitions by data path: see data_path.", labels=(*TOPIC, "path")
         )
+        self.by_records = GaugeMetricFamily(
+            "mirror_record_path_partitions",
+            "Partitions that are copied by records, though data_path is auto, by the reason; only reasons that there are.",
+            labels=(*TOPIC, "reason"),
+        )
         self.throttled = GaugeMetricFamily(
             "mirror_throttled_partitions",
             "Partitions with lag that are slowed down by a quota of the source or the target, or by mirror's throttle.",
@@ -96,6 +110,8 @@ class TopicMetrics:
         for path in DATA_PATHS:
             there = sum(s.report.path == path for s in group.statuses if s.state != UNASSIGNED)
             self.paths.add_metric((*labels, path), there)
+        for reason, count in _reasons(group).items():
+            self.by_records.add_metric((*labels, reason), count)
         for side in SIDES:
             throttled = sum(side in s.report.throttled_by for s in group.statuses if s.state != UNASSIGNED)
             self.throttled.add_metric((*labels, side), throttled)
@@ -208,3 +224,10 @@ def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[st
         sum_ += count
         buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), float(sum_)))
     return buckets
+
+
+def _reasons(group: Summed) -> Counter[str]:
+    """How many partitions are copied by records although that is not preferred, by the reason."""
+    there = (s.report for s in group.statuses if s.state != UNASSIGNED)
+    why = (report.path_reason for report in there if report.path == RECORDS and report.path_reason)
+    return Counter(reason if reason in PATH_REASONS else OTHER_REASON for reason in why)

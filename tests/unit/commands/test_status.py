@@ -11,6 +11,7 @@ from mirror.control.control_topics import DatedReport
 from mirror.control.plan import Plan
 from mirror.control.reports import Counters, Report
 from mirror.model import Partition, Topic
+from mirror.text import moment
 from mirror.timing import SILENCE
 
 NOW = 1_800_000_000.0
@@ -78,5 +79,7 @@ def test_which_data_path_a_partition_takes_since_when_and_why() -> None:
         ("batches", NOW - 60, ""),
         ("records", NOW - 30, "log_append_time"),
     ]
-    assert "batches" in shown(found, True) and found.partitions[1].as_dict()["path_reason"] == "log_append_time"
+    text = shown(found, True)
+    assert "batches" in text and f"records: log_append_time since {moment(NOW - 30)}" in text
+    assert found.partitions[1].as_dict()["path_reason"] == "log_append_time"
     assert seen((report(0), 1)).partitions[0].path_since is None, "an older mirror does not tell"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from bisect import bisect_left
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mirror
 from mirror.control.decisions import Incident
-from mirror.control.reports import LATENCY_BUCKETS, Counters, Report
+from mirror.control.reports import LATENCY_BUCKETS, PATH_REASONS, Counters, Report
 from mirror.decode import DecodeError
 from mirror.model import Partition
 from mirror.status.flow_status import FlowStatus
@@ -264,3 +267,21 @@ def test_a_report_tells_the_data_path_and_an_older_one_does_not() -> None:
     older = json.loads(report(7).encode())
     del older["path"], older["path_since"], older["path_reason"]
     assert Report.decode(json.dumps(older).encode()) == report(7)
+
+
+def test_each_reason_for_the_record_path_is_known_and_explained() -> None:
+    """`boundary` keeps two for itself: they only say that it is too early to come back."""
+    code = {each.name: each.read_text() for each in Path(mirror.__file__).parent.rglob("*.py")}
+    named = {name for text in code.values() for name in re.findall(r'(?:LeaveBatchPath|_left)\(\s*"(\w+)"', text)}
+    misfits = set(re.findall(r'^ +\("(\w+)", ', code["fitting.py"], re.MULTILINE))
+    obstacles = set(re.findall(r'^ +"(\w+)": ', code["batch_path_obstacles.py"], re.MULTILINE))
+    assert min(map(len, (named, misfits, obstacles))) > 5
+    assert (named | misfits | obstacles) - {"no_room", "no_answer"} <= set(PATH_REASONS)
+    section = (
+        (Path(__file__).parents[3] / "docs" / "operations.md")
+        .read_text()
+        .partition("| reason | meaning |")[2]
+        .partition("\n\n")[0]
+    )
+    explained = [name for row in section.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert explained == list(PATH_REASONS)

@@ -124,7 +124,7 @@ def status() -> FlowStatus:
     status.planned(7, [[Partition("topic", number) for number in range(3)], [Partition("other", 0)]])
     now = time.time()
     behind_two = behind(2, 2, now - 400, state="retrying", next_timestamp=now - 400)
-    status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
+    status.absorb([behind(0, 5, now - 50, path_reason="compacted"), behind(1, 0, 0.0, last_commit=9.0), behind_two])
     status.throttles = {OF_FLOW: 5_000, "topic": 2_000}
     status.groups = Round(
         77.0, [stands("billing", 0), stands("billing", 1, GroupOutcome.AHEAD, 0)], True, synced_at={"billing": 66.0}
@@ -438,6 +438,16 @@ def test_throttles_and_whom_they_slow_down() -> None:
     waited = [replace(each, counters=replace(each.counters, throttled=2.5)) for each in (report(10), report(10, 1))]
     status.absorb(waited)
     assert sum(samples(found, "mirror_throttle_wait_seconds_total").values()) == 5.0
+
+
+def test_why_partitions_take_the_record_path() -> None:
+    """A report may say anything. Only what is known becomes a label."""
+    status = FlowStatus("primary", "backup", "us")
+    reasons = ["compacted", "", "too_large", "compacted", "../etc", "a newer one"]
+    status.absorb([replace(behind(n, 5, 1.0), path_reason=reason) for n, reason in enumerate(reasons)])
+    assert samples(Metrics([status]), "mirror_record_path_partitions") == {
+        ("topic", "compacted"): 2, ("topic", "too_large"): 1, ("topic", "other"): 2,
+    }  # fmt: skip
 
 
 def test_how_many_partitions_take_each_data_path() -> None:
