@@ -83,7 +83,7 @@ class TopicMetrics:
         )
         self.by_records = GaugeMetricFamily(
             "mirror_record_path_partitions",
-            "Partitions that are copied by records, though data_path is auto, by the reason; only reasons that there are.",
+            "Partitions that are copied by records though data_path is auto, by the reason; only reasons that hold.",
             labels=(*TOPIC, "reason"),
         )
         self.throttled = GaugeMetricFamily(
