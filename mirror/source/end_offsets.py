@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -29,6 +29,7 @@ class Hold:
     stable: int
     high: int
     since: float  # seconds since the Unix epoch, as this task has seen it
+    whose: str = ""  # the producer's id and more, for people, once that is known
 
     @property
     def lasts(self) -> float:
@@ -44,7 +45,7 @@ class Hold:
     def reason(self) -> str:
         """For people."""
         held = plural(self.offsets, "offset is", "offsets are")
-        return f"{held} held back by an open transaction on the source since {moment(self.since)}"
+        return f"{held} held back by an open transaction{self.whose} on the source since {moment(self.since)}"
 
 
 class SourceEnds:
@@ -55,12 +56,19 @@ class SourceEnds:
     the batch path's fetches have both, so mirror asks for neither while they say it.
     """
 
-    def __init__(self, source: Renewed[AdminClient], warn_after: float) -> None:
+    def __init__(
+        self,
+        source: Renewed[AdminClient],
+        warn_after: float,
+        whose: Callable[[Partition, int], str] = lambda *_: "",
+    ) -> None:
+        """`whose` says who holds a partition at a last stable offset: see HoldingProducers."""
         self.stable: dict[Partition, int] = {}  # last stable offsets, as far as they are known now
         self._source = source
         self._stables = _Latest(source, IsolationLevel.READ_COMMITTED)
         self._highs = _Latest(source, IsolationLevel.READ_UNCOMMITTED)
         self.warn_after = warn_after  # seconds; it may change
+        self._whose = whose
         self._next = 0.0  # monotonic: when high watermarks are asked for again
         self._fetched: Mapping[Partition, Ends] = {}  # as of the last call of `ask`
         self._stood: Mapping[Partition, int] = {}  # the last stable offsets when high watermarks were last asked for
@@ -87,7 +95,10 @@ class SourceEnds:
 
     def hold(self, partition: Partition) -> Hold | None:
         """What an open transaction holds back there; None also if the last stable offset is not known now."""
-        return self._holds.get(partition) if partition in self.stable else None
+        found = self._holds.get(partition) if partition in self.stable else None
+        if found is None or found.lasts < self.warn_after:
+            return found
+        return replace(found, whose=self._whose(partition, found.stable))
 
     def _keep(self, answers: Mapping[Partition, int | None]) -> list[Partition]:
         """The partitions whose last stable offset has not moved since the last answer."""

@@ -1,4 +1,4 @@
-"""Says whose transaction holds a remote partition, so that a person can end it."""
+"""Says whose transaction holds a partition, so that a person can end it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mirror.wire.access import access
 from mirror.wire.producers import open_transactions
 
 
-def holding_producer(target: Cluster, remote: str, partition: int) -> str:
+def holding_producer(cluster: Cluster, topic: str, partition: int) -> str:
     """The same as `ask_holding_producer`, for a thread that has no client of its own."""
 
     async def asked() -> str:
-        client = wire.Cluster(access(properties_of(target)))
+        client = wire.Cluster(access(properties_of(cluster)))
         try:
-            return await ask_holding_producer(client, remote, partition)
+            return await ask_holding_producer(client, topic, partition)
         finally:
             client.close()
 
@@ -28,13 +28,13 @@ def holding_producer(target: Cluster, remote: str, partition: int) -> str:
         return ""
 
 
-async def ask_holding_producer(client: wire.Cluster, remote: str, partition: int) -> str:
-    """The producer of the transaction that has been open longest on a remote partition, for people.
+async def ask_holding_producer(client: wire.Cluster, topic: str, partition: int) -> str:
+    """The producer of the transaction that has been open longest on a partition, for people.
 
-    It is empty if the target does not say: it needs Read on the topic. `kafka-transactions.sh abort` takes what it has.
+    Empty if the cluster does not say it: it needs Read on the topic. `kafka-transactions.sh abort` takes what it has.
     """
     try:
-        found = await open_transactions(client, remote, partition)
+        found = await open_transactions(client, topic, partition)
     except WireError:
         return ""
     if not found:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from confluent_kafka import KafkaError
 
@@ -33,6 +34,8 @@ from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.end_offsets import SourceEnds
 from mirror.source.fetcher import Fetcher
+from mirror.source.holding_producers import HoldingProducers
+from mirror.target.open_transactions import holding_producer
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import DecisionMade, LetGo, RenewalDue, ThrottleChanged
@@ -93,7 +96,8 @@ class PlanFollower(threading.Thread):
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
-        self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
+        holding = HoldingProducers(partial(holding_producer, self._flow.source))
+        self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after, holding.of)
         self._reporter = Reporter(plan, services.clock, services.throttles, self._ends, self._reported, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()

@@ -119,9 +119,12 @@ def test_a_transaction_that_stays_open_on_the_source_is_told(flow: Pair, service
     with open_transaction(flow.source, topic, 2) as to:
         flow.produce(topic, *(Made(None, b"%d" % number) for number in range(1_000)))
         service.wait_for("a stuck offset", lambda: service.metric(STUCK, **where) > WARN_AFTER)
-        partition = until("the reason", lambda: (p := reported(service))["held_back"] == 1_002 and p)
-        said = "1,002 offsets are held back by an open transaction on the source since "
-        assert said in partition["reason"] and partition["state"] in ("running", "starting")
+        ((producer, epoch, start),) = topics.open_transactions(flow.source, topic)
+        whose = f"producer id {producer} (epoch {epoch}, start offset {start})"
+        said = f"1,002 offsets are held back by an open transaction of {whose} on the source since "
+        until("the reason", lambda: said in reported(service)["reason"])
+        partition = reported(service)
+        assert partition["held_back"] == 1_002 and partition["state"] in ("running", "starting")
         assert partition["lag"] == 0, "which is why nothing else tells of it"
         service.wait_for("the reason on the page", lambda: said in service.get("/")[1])
         assert f"1 partition held back by open transactions on {flow.alias}" in service.get("/")[1]

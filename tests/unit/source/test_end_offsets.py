@@ -129,3 +129,22 @@ def test_a_hold_lasts_when_fetches_say_nothing_any_more(world: World) -> None:
     for _ in range(2):
         world.look({})
     assert hold is not None and world.ends.hold(BY_BATCHES) == hold
+
+
+def test_whose_transaction_it_is_is_asked_once_it_has_lasted(world: World) -> None:
+    asked: list[tuple[Partition, int]] = []
+
+    def whose(partition: Partition, stable: int) -> str:
+        asked.append((partition, stable))
+        return " of producer id 5"
+
+    world.ends = SourceEnds(world.ends._source, 20.0, whose)
+    for _ in range(10):
+        world.look({BY_RECORDS: Ends(5, 5), BY_BATCHES: Ends(20, 25)})
+    hold = world.ends.hold(BY_BATCHES)
+    assert hold and "an open transaction on the source" in hold.reason and not asked
+    for _ in range(20):
+        world.look({BY_RECORDS: Ends(5, 5), BY_BATCHES: Ends(20, 25)})
+    hold = world.ends.hold(BY_BATCHES)
+    assert hold and "an open transaction of producer id 5 on the source" in hold.reason
+    assert asked == [(BY_BATCHES, 20)] and world.ends.hold(BY_RECORDS) is None
