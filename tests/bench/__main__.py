@@ -3,10 +3,10 @@
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
 Writes every single result to FILE as JSON, where it replaces those of the same loads and measures, and the tables and
-pictures of docs/performance.md. Seven are run only when they are named: `tuning` looks for MirrorMaker's best tuning,
+pictures of docs/performance.md. Eight are run only when they are named: `tuning` looks for MirrorMaker's best tuning,
 `groups` measures how exactly the offsets of consumer groups arrive, `map` what the offset map costs, `many` what ten
-thousand partitions take, `scale` what more executors bring, `encrypted` what TLS costs, and `hand-over` a catch-up in
-whole batches that begins within one.
+thousand partitions take, `scale` what more executors bring, `encrypted` what TLS costs, `profile` where a task
+spends its time, and `hand-over` a catch-up in whole batches that begins within one.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tests.bench.catch_up import Load
 from tests.bench.distance import AUTOTUNED, DISTANCES, Distance, autotuned
 from tests.bench.runs import Bench, Result
 from tests.bench.systems import SYSTEMS
+from tests.bench.tables import load_label
 from tests.harness.link import Link
 
 MILLION = 1_000_000
@@ -109,6 +110,7 @@ NAMED = MEASURES | {
     "hand-over": lambda bench, a: bench.hand_over(HAND_OVER, a.rounds),
     "scale": lambda bench, a: bench.scale(TASKS, a.rounds),
     "encrypted": lambda bench, a: bench.encrypted(a.rounds),
+    "profile": lambda bench, a: bench.profile(a.rounds),
     "groups": lambda bench, a: bench.groups(),
     "map": lambda bench, a: bench.offset_map(LOADS[1], a.rounds),
     "tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds),
@@ -143,7 +145,7 @@ def main() -> None:
     parser.add_argument("measures", nargs="*", choices=[*NAMED, []], default=[])
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, default=3)
-    numbers = ", ".join(f"{number}: {report.load_label(asdict(load))}" for number, load in enumerate(LOADS))
+    numbers = ", ".join(f"{number}: {load_label(asdict(load))}" for number, load in enumerate(LOADS))
     parser.add_argument("--loads", type=_numbers, default=range(len(LOADS)), help=f"of a catch-up ({numbers})")
     parser.add_argument("--rehearsal", type=float, default=REHEARSAL, help="minutes before latency is measured")
     parser.add_argument("--output", type=Path, default=Path("docs/performance.json"))

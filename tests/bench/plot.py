@@ -8,8 +8,8 @@ from pathlib import Path
 
 from matplotlib import pyplot as plt
 
-from tests.bench.report import Result, grouped
 from tests.bench.systems import SYSTEMS
+from tests.bench.tables import Result, grouped
 from tests.harness.plots import plot_style
 
 COLORS = dict(zip(SYSTEMS, ("#2563eb", "#16a34a", "#9ca3af", "#d97706", "#111827", "#7c3aed"), strict=True))

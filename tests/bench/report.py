@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import statistics
 import textwrap
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.systems import CANDIDATES, SYSTEMS
+from tests.bench import special_tables
+from tests.bench.systems import SYSTEMS
+from tests.bench.tables import LOAD, Result, cell, grouped, label, table
 
 BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
-Result = dict[str, Any]
 _MEASURES = {
     "catch-up": "catch-up",
     "replicated": "catch-up to three brokers",
     "encrypted": "catch-up with TLS",
+    "profile": "profile",
     "far": "catch-up far away",
     "tuning": "MirrorMaker's tuning",
     "latency": "latency",
@@ -37,7 +38,6 @@ _RATIOS = [
     *(("mirror", other) for other in ("mm2", "mm2-tuned", "limit")),
     *(("mirror-auto", other) for other in ("mirror", "mm2", "mm2-tuned", "limit", "brokers")),
 ]
-LOAD = ("size", "partitions", "compression", "headers", "batch_bytes")
 _WHAT = (
     "measure",
     *LOAD,
@@ -64,15 +64,21 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
     parts = [textwrap.fill(words, 119, break_on_hyphens=False), *(_catch_up(good, each) for each in _HEADINGS)]
     parts += [
-        _encrypted(good),
+        special_tables.encrypted(good),
         _far(good),
-        _tuning(good),
+        special_tables.tuning(good),
         _latency(good),
         _pauses(good),
         _partitions(good),
-        _hand_over(good),
+        special_tables.hand_over(good),
     ]
-    parts += [_scale(good), _groups(good), _map(good), _failures(results)]
+    parts += [
+        special_tables.profile(good),
+        special_tables.scale(good),
+        special_tables.groups(good),
+        special_tables.offset_map(good),
+        _failures(results),
+    ]
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
@@ -90,32 +96,6 @@ def what(result: Result) -> tuple[Any, ...]:
     return tuple(result.get(key, 0) for key in _WHAT)
 
 
-def load_label(load: Mapping[str, Any]) -> str:
-    """What a load is, in words."""
-    return _label(*(load[key] for key in LOAD))
-
-
-def grouped(results: Iterable[Result], measure: str, *keys: str) -> dict[tuple[Any, ...], dict[str, list[Result]]]:
-    groups: dict[tuple[Any, ...], dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        if result["measure"] == measure:
-            groups[tuple(result.get(key, 0) for key in keys)][result["system"]].append(result)
-    return groups
-
-
-def _cell(results: Sequence[Result], key: str, digits: int = 0, unit: float = 1) -> str:
-    values = [result[key] / unit for result in results if key in result]
-    if not values:
-        return ""
-    text = f"{statistics.median(values):,.{digits}f}"
-    return f"{text} ({min(values):,.{digits}f} to {max(values):,.{digits}f})" if len(values) > 1 else text
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
 def _catch_up(results: Sequence[Result], measure: str) -> str:
     groups = grouped(results, measure, *LOAD)
     if not groups:
@@ -128,8 +108,8 @@ def _catch_up(results: Sequence[Result], measure: str) -> str:
         "CPU seconds per million records, without the start": ("cpu_after_start_s_per_million", 2, 1),
         "memory of all processes, MiB": ("memory_bytes", 0, 2**20),
     }
-    rows = [[words, *(_cell(groups[first].get(n, []), *of) for n in names)] for words, of in costs.items()]
-    tables = [*_rates(groups, _label), _table([_label(*first), *names], (row for row in rows if any(row[1:])))]
+    rows = [[words, *(cell(groups[first].get(n, []), *of) for n in names)] for words, of in costs.items()]
+    tables = [*_rates(groups, label), table([label(*first), *names], (row for row in rows if any(row[1:])))]
     return "\n\n".join([f"### {_HEADINGS[measure]}", *tables])
 
 
@@ -143,22 +123,6 @@ def _far(results: Sequence[Result]) -> str:
     return "\n\n".join(["### Catch-up far away", *_rates(groups, label)]) if groups else ""
 
 
-def _encrypted(results: Sequence[Result]) -> str:
-    columns = {"records/s": ("records_per_s", 0, 1), "CPU s per million": ("cpu_after_start_s_per_million", 2, 1)}
-    groups = grouped(results, "encrypted", *LOAD)
-    head = ["to three brokers", "system", *(f"{words}{with_}" for words in columns for with_ in ("", ", with TLS"))]
-    rows = [
-        [_label(*key), name, *(_cell(some, *of) for of in columns.values() for some in _by_tls(found))]
-        for key, group in groups.items()
-        for name, found in group.items()
-    ]
-    return "### TLS on both clusters\n\n" + _table(head, rows) if rows else ""
-
-
-def _by_tls(found: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    return [each for each in found if not each["tls"]], [each for each in found if each["tls"]]
-
-
 def _names(groups: Mapping[tuple[Any, ...], Mapping[str, object]]) -> list[str]:
     return [name for name in SYSTEMS if any(name in group for group in groups.values())]
 
@@ -167,17 +131,10 @@ def _rates(groups: Mapping[tuple[Any, ...], Mapping[str, Sequence[Result]]], lab
     """The table of rates, and that of their ratios if there are any. `label` says what a group is, by its key."""
     names = _names(groups)
     pairs = [pair for pair in _RATIOS if set(pair) <= set(names)]
-    rates = [[label(*key), *(_cell(g.get(n, []), "records_per_s") for n in names)] for key, g in groups.items()]
+    rates = [[label(*key), *(cell(g.get(n, []), "records_per_s") for n in names)] for key, g in groups.items()]
     ratios = [[label(*key), *(_ratio(g, *pair) for pair in pairs)] for key, g in groups.items()]
     head = ["ratio", *(" / ".join(pair) for pair in pairs)]
-    return [_table(["records/s", *names], rates), *([_table(head, ratios)] if pairs else [])]
-
-
-def _label(size: int, partitions: int, compression: str, headers: bool, batch_bytes: int) -> str:
-    more = [compression] * (compression != "none") + ["headers"] * headers
-    if batch_bytes:
-        more.append(f"batches of {batch_bytes // 2**10} KiB" if batch_bytes > size else "one record in each batch")
-    return ", ".join([f"{size:,} B", f"{partitions} partition{'s' * (partitions > 1)}", *more])
+    return [table(["records/s", *names], rates), *([table(head, ratios)] if pairs else [])]
 
 
 def _ratio(group: Mapping[str, Sequence[Result]], of: str, to: str) -> str:
@@ -187,28 +144,19 @@ def _ratio(group: Mapping[str, Sequence[Result]], of: str, to: str) -> str:
     return f"{mine / other:.2f}"
 
 
-def _tuning(results: Sequence[Result]) -> str:
-    rows = [
-        [words, _cell(found, "records_per_s")]
-        for group in grouped(results, "tuning").values()
-        for words, found in sorted(group.items(), key=lambda item: list(CANDIDATES).index(item[0]))
-    ]
-    return "### MirrorMaker's best tuning\n\n" + _table(["mm2-tuned", "records/s"], rows) if rows else ""
-
-
 def _latency(results: Sequence[Result]) -> str:
     groups = grouped(results, "latency", "rate", "busy", "delay_ms")
     rows = [
         [
             f"{rate:,}/s" + ", another topic catches up" * busy + (f", {delay:.0f} ms away" if delay else ""),
             name,
-            *(_cell(found, key, 1) for key in RATES),
+            *(cell(found, key, 1) for key in RATES),
         ]
         for (rate, busy, delay), group in groups.items()
         for name, found in group.items()
     ]
     return (
-        "### Replication latency, ms\n\n" + _table(["rate", "system", "p50", "p99", "p99.9", "max"], rows)
+        "### Replication latency, ms\n\n" + table(["rate", "system", "p50", "p99", "p99.9", "max"], rows)
         if rows
         else ""
     )
@@ -220,7 +168,7 @@ def _pauses(results: Sequence[Result]) -> str:
         [
             words + ", and mirror's epoch ends" * (span == "topic_added" and partitions == 2),
             name,
-            *(_cell(found, key, 1) for key in RATES),
+            *(cell(found, key, 1) for key in RATES),
         ]
         for (partitions,), group in grouped(results, "pauses", "partitions").items()
         for span, words in spans.items()
@@ -228,7 +176,7 @@ def _pauses(results: Sequence[Result]) -> str:
         if (found := [r[span] for r in every if r[span]["records"]])
     ]
     head = ["what running partitions feel, ms", "system", "p50", "p99", "p99.9", "max"]
-    return "### Pauses at 1,000 records/s\n\n" + _table(head, rows) if rows else ""
+    return "### Pauses at 1,000 records/s\n\n" + table(head, rows) if rows else ""
 
 
 def _partitions(results: Sequence[Result]) -> str:
@@ -242,80 +190,17 @@ def _partitions(results: Sequence[Result]) -> str:
     }
     every = [result for result in results if result["measure"] in ("partitions", "many")]
     rows = [
-        [f"{count:,}, {words}", name, *(_cell([each[state] for each in found], *of) for of in columns.values())]
+        [f"{count:,}, {words}", name, *(cell([each[state] for each in found], *of) for of in columns.values())]
         for measure in ("partitions", "many")
         for (count, interval), group in grouped(every, measure, "partitions", "interval").items()
         for state, words in (("idle", "idle"), ("active", _active(interval)))
         for name, found in group.items()
     ]
-    return "### Many partitions\n\n" + _table(["partitions", "system", *columns], rows) if rows else ""
+    return "### Many partitions\n\n" + table(["partitions", "system", *columns], rows) if rows else ""
 
 
 def _active(interval: float) -> str:
     return f"a record each {interval:.0f} s" if interval > 1 else "active"
-
-
-def _hand_over(results: Sequence[Result]) -> str:
-    columns = {
-        "records copied": ("copied", 0, 1),
-        "by records, s": ("by_records_s", 1, 1),
-        "on the batch path, s after the start": ("batches_s", 1, 1),
-        "all copied, s after the start": ("all_s", 1, 1),
-    }
-    found = [result for result in results if result["measure"] == "hand-over"]
-    row = [_cell(found, *of) for of in columns.values()]
-    return "### A catch-up that begins within a batch\n\n" + _table([*columns], [row]) if found else ""
-
-
-def _scale(results: Sequence[Result]) -> str:
-    flat = [
-        {**r, **{f"{state}_{key}": value for state in ("idle", "active") for key, value in r[state].items()}}
-        for r in results
-        if r["measure"] == "scale"
-    ]
-    columns = {
-        "MB/s": ("bytes_per_s", 1, 1e6),
-        "executors' cores": ("active_executor_cores", 2, 1),
-        "of them when paused": ("idle_executor_cores", 2, 1),
-        "service's cores": ("active_service_cores", 2, 1),
-        "when paused": ("idle_service_cores", 2, 1),
-        "reports/s": ("active_reports_per_s", 1, 1),
-        "machine's cores": ("active_machine_cores", 2, 1),
-    }
-    rows = [
-        [str(tasks), name, *(_cell(found, *of) for of in columns.values())]
-        for (tasks,), group in sorted(grouped(flat, "scale", "tasks").items())
-        for name, found in group.items()
-    ]
-    head = ["executors, 0.1 cores each", "system", *columns]
-    return "### A Spark cluster\n\n" + _table(head, sorted(rows, key=lambda row: row[1])) if rows else ""
-
-
-def _groups(results: Sequence[Result]) -> str:
-    rows = [
-        [f"{r['system']}, {r['state']}", *(f"{r[key]:,}" for key in ("exact", "early", "late", "missing", "again"))]
-        for r in results
-        if r["measure"] == "groups"
-    ]
-    head = ["of 40 partitions of 20 groups", "exact", "too early", "too late", "missing", "most records read again"]
-    return "### Offsets of consumer groups\n\n" + _table(head, rows) if rows else ""
-
-
-def _map(results: Sequence[Result]) -> str:
-    rows = [
-        [r["kind"], f"{r['records']:,}", f"{r['entries']:,}", f"{r['map_bytes'] / r['data_bytes']:.2%}"]
-        for r in results
-        if r["measure"] == "map"
-    ]
-    if not rows:
-        return ""
-    text = "### The offset map\n\n" + _table(["source", "records", "entries", "bytes of the map / of the copy"], rows)
-    rates = [
-        [name, _cell(found, "records_per_s"), _cell(found, "cpu_s_per_million", 1)]
-        for group in grouped(results, "map-throughput").values()
-        for name, found in group.items()
-    ]
-    return text + "\n\n" + _table(["catch-up", "records/s", "CPU seconds per million"], rates)
 
 
 def _failures(results: Sequence[Result]) -> str:

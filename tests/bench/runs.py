@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
-from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost, scale
+from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost, profile, scale
 from tests.bench.catch_up import Load
 from tests.bench.distance import Distance
 from tests.bench.encryption import LOADS as ENCRYPTED_LOADS
@@ -157,6 +157,20 @@ class Bench:
                 self._forget(job, load.topic)
 
         yield from self._each({"measure": "hand-over", "records": load.records}, rounds, one, [BatchMirror.name])
+
+    def profile(self, rounds: int) -> Iterator[Result]:
+        """Where a task that copies whole batches spends its time."""
+        for load in profile.LOADS:
+            self._filled(load)
+
+            def one(name: str, load: Load = load) -> Result:
+                job = self.job({load.topic: load.partitions})
+                try:
+                    return profile.measure(SYSTEMS[name](job), load)
+                finally:
+                    self._forget(job, load.topic)
+
+            yield from self._each({"measure": "profile", **asdict(load)}, rounds, one, [BatchMirror.name])
 
     def _copy(self, system: Callable[[Job], System], load: Load, **more: Any) -> Result:
         job = self.job({load.topic: load.partitions}, compression=load.compression, **more)

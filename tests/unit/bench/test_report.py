@@ -7,21 +7,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.bench import report
+import mirror
+from tests.bench import profile, report
 from tests.bench.catch_up import Load
 from tests.bench.distance import Distance
+from tests.bench.tables import Result
 
 DOCS = Path(__file__).parents[3] / "docs"
 SMALL = [Load(3_000_000, batch_bytes=16_384, compression="lz4"), Load(300_000, batch_bytes=1)]
 
 
-def copied(load: Load, system: str, rate: float, measure: str = "catch-up", **more: Any) -> report.Result:
+def copied(load: Load, system: str, rate: float, measure: str = "catch-up", **more: Any) -> Result:
     figures = {"records_per_s": rate, "start_s": 10.0, "cpu_s_per_million": 3.0, "memory_bytes": 2**30}
     figures["cpu_after_start_s_per_million"] = 240 / rate
     return {"measure": measure, **asdict(load), "system": system, "at": "2026-11-27 20:00", **figures, **more}
 
 
-def written(directory: Path, results: list[report.Result]) -> list[str]:
+def written(directory: Path, results: list[Result]) -> list[str]:
     page = directory / "page.md"
     page.write_text(f"{report.BEGIN}\n{report.END}\n")
     report.write(page, results, "here")
@@ -77,7 +79,7 @@ def test_a_run_that_did_not_count_is_named(tmp_path: Path) -> None:
 def test_partitions_that_get_few_records(tmp_path: Path) -> None:
     used = {"memory_bytes": 150 * 2**20, "cores": 0.5, "threads": 20, "connections": 14}
     what = {"system": "mirror-auto", "at": "2026-11-27 20:00", "idle": used}
-    found: list[report.Result] = [
+    found: list[Result] = [
         {**what, "measure": measure, "partitions": count, **interval, "active": {**used, "p50_ms": 7.0, "p99_ms": 30.5}}
         for measure, count, interval in (("many", 10_000, {"interval": 20.0}), ("partitions", 1_000, {"interval": 1.0}))
     ]
@@ -105,10 +107,28 @@ def test_what_tls_costs(tmp_path: Path) -> None:
     load = {"size": 200, "partitions": 4, "compression": "lz4", "headers": False, "batch_bytes": 16384}
     what = {"measure": "encrypted", "system": "mirror-auto", "at": "2026-11-29 20:00", **load}
     rates = {False: (2_000_000, 0.3), True: (1_000_000, 0.7)}
-    found: list[report.Result] = [
+    found: list[Result] = [
         {**what, "tls": tls, "records_per_s": rate, "cpu_after_start_s_per_million": cpu}
         for tls, (rate, cpu) in rates.items()
     ]
     lines = written(tmp_path, found)
     row = "| 200 B, 4 partitions, lz4, batches of 16 KiB | mirror-auto | 2,000,000 | 1,000,000 | 0.30 | 0.70 |"
     assert row in lines
+
+
+def test_where_a_task_spends_its_time(tmp_path: Path) -> None:
+    def found(load: Load, *shares: dict[str, float]) -> list[Result]:
+        what = {"measure": "profile", "system": "mirror-auto", "at": "2026-11-29 20:00", **asdict(load)}
+        return [{**what, "shares": each} for each in shares]
+
+    both = found(SMALL[0], {"wire/a.py:f": 0.5, "wire/a.py:g": 0.25}, {"wire/a.py:f": 0.25})
+    lines = written(tmp_path, both + found(SMALL[1], {"wire/a.py:g": 0.75}))
+    at = lines.index("| `wire/a.py:g` | 12% | 75% |")
+    assert lines[at + 1] == "| `wire/a.py:f` | 38% |  |"
+
+
+def test_names_of_functions_in_a_profile() -> None:
+    ours = Path(mirror.__file__).parent / "wire" / "stream.py"
+    assert profile.named(f"write ({ours}:53)") == "wire/stream.py:write"
+    assert profile.named("select (/usr/lib/python3/selectors.py:468)") == "selectors.py:select"
+    assert profile.named("something else") == "something else"
