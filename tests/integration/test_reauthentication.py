@@ -51,6 +51,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
         "sasl.enabled.mechanisms": credentials.MECHANISM,
         f"{name}.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
         f"{name}.connections.max.reauth.ms": LASTS,
+        "broker.session.timeout.ms": 60_000,  # one that stands until a login has ended goes on leading
     }
     with cluster:
         credentials.allow(cluster.bootstrap, USER)
