@@ -33,9 +33,18 @@ from mirror.wire.cluster import MOST_CONNECTIONS
 from tests.harness import configuration, oracle, topics
 from tests.harness.batch_path import between
 from tests.harness.command import answer, decide
+from tests.harness.configuration import AUTO
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, FLOW_RETRYING, OWN_AGAIN, PASSED_OVER, RETRYING, Service
+from tests.harness.service import (
+    BLOCKED,
+    FLOW_RETRYING,
+    OWN_AGAIN,
+    PASSED_OVER,
+    RETRYING,
+    TAKES_RECORDS,
+    Service,
+)
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -393,6 +402,11 @@ class Cut:
     def order(self, service: Service, verb: str) -> Any:
         return answer(verb, "-c", service.file, *self.only)
 
+    def assert_handed_over(self, service: Service) -> None:
+        """Check that whole batches were left to the record path, which has the policies, because the log is another."""
+        why = {each["reason"] for each in service.find(TAKES_RECORDS, topic=self.topic, partition=0)}
+        assert (self.pair.data_path == AUTO) == ("diverged" in why), why
+
     def choose(self, service: Service) -> None:
         """Check that with `fail` the partition stops, alone, and then choose."""
         assert "was cut at offset 100 " in service.wait_for_event(BLOCKED, PATIENCE, topic=self.topic)["reason"]
@@ -412,6 +426,7 @@ class Cut:
         service.wait_for("the new leader tells the end", lambda: service.metric(lag, topic=self.topic) == 0)
 
 
+@pytest.mark.both_paths
 def test_logs_that_were_cut_and_have_grown_again(
     cut_source: LocalCluster, target_cluster: LocalCluster, data_path: str, tmp_path: Path
 ) -> None:
@@ -434,6 +449,8 @@ def test_logs_that_were_cut_and_have_grown_again(
 
         await_replicas(2, 3)
         produce(0, 100, "the first records")
+        for each in cuts:
+            each.pair.assert_path(service)
         follower.pause()
         await_replicas(2)
         produce(100, 50, "what will be lost")
@@ -449,6 +466,7 @@ def test_logs_that_were_cut_and_have_grown_again(
         chosen.choose(service)
         for each in cuts:
             each.await_told(service)
+            each.assert_handed_over(service)
         leader.start()
         assert service.terminate() == 0, service.tail()
 
