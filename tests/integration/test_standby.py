@@ -187,8 +187,8 @@ def the_leader_loses_the_source(story: Story, leader: Service, before: Service) 
     return standby, no_source
 
 
-def the_leader_is_suspended(story: Story, leader: Service, standby: Service) -> None:
-    """Its tasks run on: the service is what has to live. It ends, and is started again."""
+def the_leader_is_suspended(story: Story, leader: Service, standby: Service) -> Service:
+    """Its tasks run on: the service is what has to live. It ends. Returns the one that is started in its place."""
     os.kill(leader.pid, signal.SIGSTOP)
     copies(standby)
     os.kill(leader.pid, signal.SIGCONT)
@@ -196,6 +196,17 @@ def the_leader_is_suspended(story: Story, leader: Service, standby: Service) -> 
     again = story.start()
     waits(again)
     story.assert_leaders(5)
+    return again
+
+
+def the_leader_is_killed(story: Story, leader: Service, standby: Service) -> None:
+    """Nobody says goodbye. It is started again at once, with more patience than the test: it only may wait."""
+    leader.kill()
+    again = story.start(PATIENT)
+    copies(standby)
+    waits(again)
+    assert not leader.find(GOODBYE)
+    story.assert_leaders(6)
     a_standby_ends(again)
 
 
@@ -210,9 +221,10 @@ def test_a_standby_takes_over_and_no_two_take_turns(data_path: str, tmp_path: Pa
         the_leader_is_stopped(story, first, second)
         third = the_leader_loses_the_target(story)
         fourth, fifth = the_leader_loses_the_source(story, third, second)
-        the_leader_is_suspended(story, fourth, fifth)
+        sixth = the_leader_is_suspended(story, fourth, fifth)
+        the_leader_is_killed(story, fifth, sixth)
 
         load.stop()
         pair.await_same(topic)
-        assert fifth.terminate() == 0, fifth.tail()
+        assert sixth.terminate() == 0, sixth.tail()
         pair.assert_settled(topic)
