@@ -75,11 +75,23 @@ class SparkCluster:
         """SIGKILL to one executor. Its worker starts another one."""
         psutil.Process(pid).kill()
 
+    def kill_worker(self, executor: int) -> None:
+        """SIGKILL to the worker of an executor, and to all that it has started. The worker is the first to die."""
+        worker = _parent(executor)
+        for process in (worker, *worker.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def add_worker(self) -> None:
+        """Start one more worker."""
+        self._start_worker(self._workers)
+        self._workers += 1
+        self._await("Registering worker", self._workers)
+
     @contextlib.contextmanager
     def suspended(self, executor: int) -> Iterator[frozenset[psutil.Process]]:
         """SIGSTOP meanwhile to the worker of an executor, and to all that it has started. Yields these processes."""
-        worker = psutil.Process(executor).parent()
-        assert worker is not None
+        worker = _parent(executor)
         try:
             while more := {worker, *worker.children(recursive=True)} - self._suspended:  # it may start some meanwhile
                 for process in more:
@@ -150,3 +162,9 @@ class SparkCluster:
             until(f"{words!r} in the log", lambda: self._log.read_text(errors="replace").count(words) >= times)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self._log.read_text(errors='replace')[-3000:]}") from None
+
+
+def _parent(pid: int) -> psutil.Process:
+    found = psutil.Process(pid).parent()
+    assert found is not None
+    return found

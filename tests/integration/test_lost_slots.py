@@ -1,4 +1,4 @@
-"""On a Spark cluster that loses executors or machines, their partitions move, and the others are not disturbed."""
+"""On a Spark cluster that loses executors, workers or machines, their partitions move, and no other is disturbed."""
 
 from __future__ import annotations
 
@@ -125,6 +125,7 @@ def running(pair: Pair, directory: Path, workers: int, **flow: object) -> Iterat
 def test_what_is_lost_moves_and_interrupts_no_other_task(pair: Pair, tmp_path: Path) -> None:
     with running(pair, tmp_path, workers=2, tasks_max=2) as run:
         an_executor_is_lost(run)  # its worker starts another one
+        a_worker_is_lost(run)  # and no slot is free, until there is another worker
         a_machine_vanishes(run)  # and no slot is free, until it comes back
 
 
@@ -136,14 +137,22 @@ def an_executor_is_lost(run: Running) -> None:
     assert_comes_back(run, before, executor)
 
 
+def a_worker_is_lost(run: Running) -> None:
+    """The other task copies everything, until another worker has a slot. Spark learns of it by closed connections."""
+    before, executor = run.seen(), run.busy()
+    run.cluster.kill_worker(executor)
+    assert run.await_copied("after a worker was lost") < MOVED_WITHIN
+    assert_has_moved(run, before)
+    run.cluster.add_worker()
+    assert_comes_back(run, before, executor)
+
+
 def a_machine_vanishes(run: Running) -> None:
     """The other task copies everything, until the machine is there again."""
     before, executor = run.seen(), run.busy()
     with vanished(run, executor):
         assert run.await_copied("after a machine had vanished") < MOVED_WITHIN
-        (index,) = [index for index, each in enumerate(run.slices()) if not each]
-        assert len(run.slices()) == 2 and run.claims() == before.claims, "no other task has begun"
-        run.assert_undisturbed(before, 1 - index)
+        assert_has_moved(run, before)
     assert_comes_back(run, before, executor)
 
 
@@ -154,6 +163,13 @@ def vanished(run: Running, executor: int) -> Iterator[None]:
         with suppress(CannotRun):
             network.enter_context(unreachable(processes))
         yield
+
+
+def assert_has_moved(run: Running, before: Seen) -> None:
+    """No slot is free, so the other task has the partitions of the lost one, and those that it had notice nothing."""
+    (index,) = [index for index, each in enumerate(run.slices()) if not each]
+    assert len(run.slices()) == 2 and run.claims() == before.claims, "no other task has begun"
+    run.assert_undisturbed(before, 1 - index)
 
 
 def assert_comes_back(run: Running, before: Seen, executor: int) -> None:
