@@ -27,6 +27,7 @@ from mirror.settings import Flow
 from tests.harness import acls, configuration, oracle, topics
 from tests.harness.certificates import self_signed
 from tests.harness.command import answer, mirror
+from tests.harness.configuration import AUTO, RECORDS
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.secured import LIMITED, PASSWORD, USER, SecuredCluster, secured_cluster
@@ -75,7 +76,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, signer: Path) -> Iterator[Bot
 
 
 def logins(cluster: SecuredCluster, tokens: TokenServer) -> dict[str, dict[str, str]]:
-    """The properties of each way to log in. test_secured.py has PLAIN, and the fault matrix has SCRAM-SHA-256."""
+    """The properties of each way to log in. The fault matrix has SCRAM-SHA-256, too."""
     oidc = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.client.id": "mirror",
@@ -89,31 +90,45 @@ def logins(cluster: SecuredCluster, tokens: TokenServer) -> dict[str, dict[str, 
         "scram": cluster.with_sasl("SCRAM-SHA-512"),
         "oidc": cluster.with_sasl("OAUTHBEARER", **oidc),
         "provider": cluster.with_sasl("OAUTHBEARER", **own),
+        "plain": cluster.with_sasl("PLAIN"),
     }
 
 
-# Of each flow, how it logs in to its source and to its target. The other two pairs are in the test after this one.
-WAYS = (("certificate", "provider"), ("provider", "oidc"), ("oidc", "scram"))
+# Of each flow, how it logs in to its source and to its target, and how it copies. Certificates and SCRAM on each path
+# are in the test after this one, and test_secured.py copies by records with PLAIN.
+WAYS = (
+    ("certificate", "provider", RECORDS),
+    ("oidc", "scram", RECORDS),
+    ("provider", "oidc", AUTO),
+    ("scram", "plain", AUTO),
+)
 
 
-def pair_of(both: Both, name: str, prefix: str) -> Pair:
+def pair_of(both: Both, name: str, prefix: str, data_path: str) -> Pair:
     """A flow whose clusters have aliases of its own, so that it logs in on both sides in its own way."""
     alias = f"{name}{prefix[-7:-1]}"
     source, target = both
-    return Pair(source.bootstrap, target.bootstrap, alias, f"{name}-{prefix}", target_alias=f"to-{alias}")
+    return Pair(
+        source.bootstrap,
+        target.bootstrap,
+        alias,
+        f"{name}-{prefix}",
+        target_alias=f"to-{alias}",
+        data_path=data_path,
+    )
 
 
 def test_each_way_to_log_in_copies_and_checks(
     both: Both, tokens: TokenServer, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Source consumers, target producers, administration, and the client of our own."""
+    """Consumers and producers of both data paths, administration, and the client of our own."""
     monkeypatch.syspath_prepend(CODE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CODE), os.environ.get("PYTHONPATH", "")]))
     source, target = both
-    pairs = [pair_of(both, ways[0], prefix) for ways in WAYS]
+    pairs = [pair_of(both, reads, prefix, path) for reads, _, path in WAYS]
     settings = configuration.together(*(pair.settings() for pair in pairs))
     del settings["clusters"]["backup"]
-    for flow, pair, (reads, writes) in zip(settings["flows"], pairs, WAYS, strict=True):
+    for flow, pair, (reads, writes, _) in zip(settings["flows"], pairs, WAYS, strict=True):
         flow["target"] = pair.target_alias
         settings["clusters"][pair.alias] = logins(source, tokens)[reads]
         settings["clusters"][flow["target"]] = logins(target, tokens)[writes]
@@ -123,10 +138,11 @@ def test_each_way_to_log_in_copies_and_checks(
     with Service(settings, tmp_path) as service:
         for pair, topic in zip(pairs, made, strict=True):
             pair.await_same(topic)
+            pair.assert_path(service)
         found = answer("check", "-c", service.file)["checks"]
         connected = [each for each in found if each["what"] == "connection"]
         assert [each["outcome"] for each in connected] == ["OK"] * 2 * len(WAYS)
-        for way, properties in {**logins(source, tokens), "plain": source.with_sasl("PLAIN")}.items():
+        for way, properties in logins(source, tokens).items():
             # With the client of our own, as `mirror verify` reads.
             assert len(list(RecordReader(properties).read(made[0], 0, 0, 100))) == 100, way
         asked = Counter(basic.partition(":")[0] for basic, _ in tokens.asked)
@@ -160,11 +176,9 @@ def test_new_passwords_and_certificates_are_taken_without_a_restart(both: Both, 
     files = {"ssl.ca.location": str(believed)}
     own = {**files, "ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
     secret = {**files, "sasl.password": f"${{file:{password}}}"}
-    pairs = [pair_of(both, name, prefix) for name in "abcd"]
-    paths = ("records", "auto", "auto", "records")
-    settings = configuration.together(
-        *(pair.settings({"data_path": path}) for pair, path in zip(pairs, paths, strict=True))
-    )
+    paths = (RECORDS, AUTO, AUTO, RECORDS)
+    pairs = [pair_of(both, name, prefix, path) for name, path in zip("abcd", paths, strict=True)]
+    settings = configuration.together(*(pair.settings() for pair in pairs))
     del settings["clusters"]["backup"]
     shown = {**source.with_certificate(), **own}, {**target.with_certificate(), **own}
     known = source.with_sasl("SCRAM-SHA-512", **secret), target.with_sasl("SCRAM-SHA-512", **secret)
@@ -195,7 +209,7 @@ def test_new_passwords_and_certificates_are_taken_without_a_restart(both: Both, 
             pair.produce(topic, Made(b"k", b"after"))
             pair.await_same(topic)
         service.wait_for("all answer", partial(all_answer, service, settings["clusters"]))
-        taken = {topic: "records" if path == "records" else "batches" for topic, path in zip(made, paths, strict=True)}
+        taken = {topic: RECORDS if path == RECORDS else "batches" for topic, path in zip(made, paths, strict=True)}
         service.wait_for("each path", lambda: data_paths(service) == taken)
         os.kill(service.pid, signal.SIGHUP)
         service.wait_for_event("configuration reloaded", changed="nothing")
