@@ -24,11 +24,11 @@ def docker(*arguments: str) -> str:
     return ended.stdout
 
 
-def strict(user: str, file: Path, place: str = FILE) -> Sequence[str]:
+def strict(user: str, file: Path, place: str = FILE, network: str = "host") -> Sequence[str]:
     """The options of `docker run`: nothing may be written but /tmp, and no right be gained. `file` is at `place`."""
     locked = ["--read-only", "--tmpfs", "/tmp:rw,nosuid,nodev,exec,mode=1777", "--cap-drop", "ALL"]
-    network = ["--network", "host", "--security-opt", "no-new-privileges"]
-    return [*locked, *network, "--user", user, "--volume", f"{file}:{place}:ro"]
+    reaches = ["--network", network, "--security-opt", "no-new-privileges"]
+    return [*locked, *reaches, "--user", user, "--volume", f"{file}:{place}:ro"]
 
 
 @contextlib.contextmanager
@@ -45,10 +45,15 @@ def running(image: str, options: Sequence[str], *command: str) -> Iterator[str]:
         docker("rm", "--force", "--volumes", name)
 
 
-def ends(name: str) -> None:
-    """The container is healthy, and ends in order when it is stopped."""
+def await_healthy(name: str) -> None:
+    """Wait until the image's health check says that the service runs."""
     health = ("inspect", "--format", "{{.State.Health.Status}}", name)
     until("healthy", lambda: docker(*health).strip() == "healthy")
+
+
+def ends(name: str) -> None:
+    """The container is healthy, and ends in order when it is stopped."""
+    await_healthy(name)
     docker("stop", "--time", "30", name)
     code = docker("inspect", "--format", "{{.State.ExitCode}}", name).strip()
     if code != "0":
