@@ -4,7 +4,8 @@ Python runs this at its start where this folder is on PYTHONPATH, in a service u
 that Spark has for it. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a
 count and a signal, such as `3 SIGKILL`; or HANG: the thread then never returns, as from a call that forgets its
 time-out; or RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
-`<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are.
+`<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are. A
+step's name with `-of-batches` after it is the same step, but on the batch path only.
 MIRROR_RENEW_INTERVAL (seconds) replaces what the target tells, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as
 mirror sees it, MIRROR_STAY (seconds) is how long a partition stays on the record path at least, and half of how long it
 stays there at most.
@@ -52,6 +53,11 @@ def reached(step: str) -> None:
     signal.pthread_kill(threading.get_ident(), signal.Signals[name])
 
 
+def _reached_by_batches(step: str) -> None:
+    reached(step)
+    reached(f"{step}-of-batches")
+
+
 def _around(function: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -69,10 +75,10 @@ def _around_async(function: Callable[..., Any], before: str | None, after: str |
     @wraps(function)
     async def wrapped(*args: Any, **kwargs: Any) -> Any:
         if before:
-            reached(before)
+            _reached_by_batches(before)
         answer = await function(*args, **kwargs)
         if after:
-            reached(after)
+            _reached_by_batches(after)
         return answer
 
     return wrapped
