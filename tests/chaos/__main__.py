@@ -79,7 +79,8 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total, shared: boo
             recorder.await_first()
             hand_overs = HandOvers(arena, recorder.topic, random.Random(seed))
             with hand_overs if arena.batches else contextlib.nullcontext():
-                for row in rows:
+                for number, row in enumerate(rows):
+                    recorder.turn = seed * row.together + number  # the seeds of a row's recordings follow each other
                     time.sleep(rng.uniform(0, 0.5))
                     total.rounds += _round(arena, row, rng, recorder)
             histories = recorder.finish()

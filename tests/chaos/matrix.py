@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from tests.chaos.arena import Arena
 from tests.chaos.recorder import Recorder
 
 Fault = Callable[[Arena, random.Random, Recorder], None]
+T = TypeVar("T")
+STRIDE = 7  # between the cases of rounds that follow each other, which would be much alike
 
 
 class Row(NamedTuple):
@@ -37,3 +40,12 @@ def row(
         return fault
 
     return enter
+
+
+def in_turn(cases: Sequence[T], turn: int) -> T:
+    """The case of a row that is due. As many turns, one after another, as there are cases take each of them once.
+
+    It depends on nothing else, so a seed repeats its recording.
+    """
+    assert math.gcd(len(cases), STRIDE) == 1, len(cases)
+    return cases[turn * STRIDE % len(cases)]

@@ -58,6 +58,7 @@ class Recorder:
         self.stalls: list[float] = []
         self.memory: list[Memory] = []
         self.complaints: list[str] = []  # what is wrong, but for what the checker judges
+        self.turn = 0  # of the round; see `in_turn`
         self._samples_anew = False  # the samples were forgotten since the last round
         self._forbidden: list[tuple[str, str]] = []  # bootstrap servers and topic: nothing may be copied there
         self._commits = Commits(pair, self.remote)

@@ -48,6 +48,9 @@ ENDS_A_PROCESS = {
     "worker-hangs",
     "worker-hangs-at-step",
     "local-disk-full",
+    "answers-cut-off",  # these three kill a worker where only a new one asks
+    "garbage-answers",
+    "no-answers",
 }  # what one process gains in an hour is to be seen
 WORKER = "pyspark.daemon pyspark.worker"  # a parent and the workers that it has forked
 KINDS = ("service", "Spark's JVM", "workers")  # which have to last

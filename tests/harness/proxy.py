@@ -330,7 +330,8 @@ class Proxy(Forwarder):
                     await asyncio.sleep(self.delay)
                 if self.swallow_answers:
                     continue
-                spoiled = self.spoil(asked.api_key(answer), answer) if self.spoil and asked.by_us else None
+                spoil = self.spoil  # another thread sets it
+                spoiled = spoil(asked.api_key(answer), answer) if spoil and asked.by_us else None
                 data, ends = spoiled or (size + answer, False)
                 client.write(data)
                 await client.drain()
