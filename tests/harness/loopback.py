@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -25,7 +26,10 @@ Way = Callable[[int, bytes], bytes | None]  # of an answer's number and bytes; N
 
 
 class Loopback:
-    """`serve` gives it as a context. It counts what comes: connections, those at once, requests and those at once."""
+    """`serve` gives it as a context. It counts what comes: connections, those at once, requests and those at once.
+
+    It reads ahead, to count those under way. A real broker leaves them to the kernel until it has answered.
+    """
 
     def __init__(self, target: Target, way: Way = lambda _, answer: answer) -> None:
         """What `way` makes of an answer, its size and correlation id included, is sent."""
@@ -37,6 +41,10 @@ class Loopback:
         self.accepted = self.open = self.most_open = 0
         self.asked: list[str] = []
         self.pending = self.most_pending = 0
+        self.targets: dict[bytes, Target] = {}  # by a name: what a request that has it is for, in place of `target`
+        self.under_way: Counter[bytes] = Counter()  # requests, by these names
+        self.most_under_way: Counter[bytes] = Counter()
+        self.most_on_one = 0  # requests that wait on one connection
 
     @contextlib.asynccontextmanager
     async def serve(self, port: int = 0) -> AsyncIterator[None]:
@@ -63,10 +71,10 @@ class Loopback:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted, self.open = self.accepted + 1, self.open + 1
         self.most_open = max(self.most_open, self.open)
+        came: asyncio.Queue[bytes] = asyncio.Queue()
+        reading = asyncio.create_task(self._read(reader, came))
         try:
-            while True:
-                (size,) = struct.unpack(">i", await reader.readexactly(4))
-                frame = await reader.readexactly(size)
+            while frame := await came.get():
                 self.pending += 1
                 self.most_pending = max(self.most_pending, self.pending)
                 try:
@@ -74,14 +82,32 @@ class Loopback:
                     answer = self.way(len(self.asked), self._answer(frame))
                 finally:
                     self.pending -= 1
+                    self.under_way[self._name(frame)] -= 1
                 if answer is None:
                     return
                 writer.write(answer)
-        except (OSError, asyncio.IncompleteReadError, LookupError):  # also a topic that it does not have
+        except (OSError, LookupError):  # also a topic that it does not have
             pass
         finally:
+            reading.cancel()
             self.open -= 1
             writer.transport.abort()
+
+    async def _read(self, reader: asyncio.StreamReader, came: asyncio.Queue[bytes]) -> None:
+        """Requests as they come, and nothing after the last one."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+                came.put_nowait(frame)
+                name = self._name(frame)
+                self.under_way[name] += 1
+                self.most_under_way[name] = max(self.most_under_way[name], self.under_way[name])
+                self.most_on_one = max(self.most_on_one, came.qsize())
+        came.put_nowait(b"")
+
+    def _name(self, frame: bytes) -> bytes:
+        return next((name for name in self.targets if name in frame), b"")
 
     def _answer(self, frame: bytes) -> bytes:
         key, version, correlation, client = struct.unpack_from(">hhih", frame)
@@ -108,9 +134,10 @@ class Loopback:
             asked.unpack(struct.Struct(">iiibii"))
             writer.pack("ihi", 0, 0, 0).array(asked.by_topic_id(offset_wanted, 33), self._write_nothing).tags()
         else:
-            sent, data = Connected(self.target, NODE, "")._seen(kind, body)
-            self.target.requests.append(sent)
-            _WRITERS[kind](writer, self.target.do(kind, body, sent, data))
+            target = self.targets.get(self._name(body), self.target)
+            sent, data = Connected(target, NODE, "")._seen(kind, body)
+            target.requests.append(sent)
+            _WRITERS[kind](writer, target.do(kind, body, sent, data))
 
     def _write_nothing(self, writer: Writer, item: tuple[bytes, int]) -> None:
         """Of a partition that has no records there."""

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 import pytest
 
@@ -15,17 +17,22 @@ from mirror.source.broker_fetches import RETRY
 from mirror.target import batch_take_over, coordination
 from mirror.target.batch_take_over import Owner, take_over
 from mirror.target.loading import Tokens
+from mirror.task import batch_copier
 from mirror.wire import connection
 from mirror.wire.access import access
 from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
 from mirror.wire.fetch import TopicKey
 from mirror.wire.pool import RECONNECT, RECONNECT_MAX
-from tests.harness.batch_target import BARRIER, ID, Target
+from tests.harness.batch_target import BARRIER, ID, Target, made
 from tests.harness.loopback import HOST, Loopback
+from tests.unit.task.test_batch_copier import AT, COMMITTED, World, contents
+from tests.unit.task.test_batch_path_obstacles import flow
 
 PARTITIONS = 40  # that are read, and as many that are taken over
 FOR = 1.5  # seconds
+BATCHES, AT_ONCE = 60, 25  # that are written to each partition, and most in a transaction
 MOST = sum(MOST_CONNECTIONS.values())
+TO_WRITE = sum(MOST_CONNECTIONS[purpose] for purpose in ("other", "first", "produce", "coordinator"))
 OWNER = Owner("group/remote/0", "group", "remote", 0, BARRIER, 60.0)
 
 Way = Callable[[int, bytes], bytes | None]
@@ -153,3 +160,58 @@ def test_a_broker_that_comes_back_is_not_overrun() -> None:
 
     seconds = asyncio.run(run())
     assert loopback.accepted <= attempts(seconds) and loopback.most_open <= MOST
+
+
+async def writing(loopback: Loopback) -> None:
+    """Copy to each of its targets: a little until all connections are open, then many small batches to all at once.
+
+    Only the latter is counted.
+    """
+    cluster = Cluster(access({"bootstrap.servers": f"{HOST}:{loopback.port}"}))
+    worlds = [World(flow(group=name.decode()), cast(Target, cluster)) for name in loopback.targets]
+    tasks = [asyncio.create_task(world.copier.run()) for world in worlds]
+    end = AT.offset
+
+    async def copy(count: int) -> None:
+        nonlocal end
+        for world in worlds:
+            world.source.add(end + count, partial(made, *[1] * count, at=end))
+        end += count
+        while any(target.position.offset < end for target in loopback.targets.values()):
+            assert not any(task.done() for task in tasks)
+            await asyncio.sleep(0.01)
+
+    try:
+        async with asyncio.timeout(60):
+            while loopback.open < TO_WRITE:
+                await copy(2)
+            loopback.most_on_one = 0
+            loopback.most_under_way.clear()
+            await copy(BATCHES)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        cluster.close()
+
+
+def test_a_broker_that_is_written_to_has_a_bound_of_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition has no more under way than a transaction has batches, and they share the connections evenly."""
+    monkeypatch.setattr(batch_copier, "BATCHES_MAX", AT_ONCE)
+    loopback = Loopback(Target())
+    loopback.delay = 0.001
+    loopback.targets = {b"group-%02d" % number: Target(position=COMMITTED) for number in range(PARTITIONS)}
+
+    async def run() -> None:
+        async with loopback.serve():
+            await writing(loopback)
+
+    asyncio.run(run())
+    assert loopback.accepted == loopback.most_open == TO_WRITE < MOST
+    assert AT_ONCE // 2 < max(loopback.most_under_way.values()) <= AT_ONCE, "the position is under way with the batches"
+    evenly = PARTITIONS * (AT_ONCE - 1) / MOST_CONNECTIONS["produce"]
+    assert loopback.most_on_one <= evenly + AT_ONCE, "who chooses the one with the fewest adds a transaction at most"
+    for target in loopback.targets.values():
+        copied = [content for _, content in sorted(target.committed["remote"].items())]
+        assert copied == contents(range(AT.offset, AT.offset + len(copied))) and len(copied) > BATCHES
+        assert sum(each.batches[0][0] == "remote" for each in target.produced) == len(copied), "each is sent once"
