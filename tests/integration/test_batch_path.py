@@ -30,7 +30,7 @@ from tests.harness.batch_path import BatchPath, between
 from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE
-from tests.harness.written import batches_of, java_produces
+from tests.harness.written import batches_of, dotted, java_produces
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_path]
 
@@ -62,7 +62,7 @@ def test_batches_of_every_codec_and_client(batches: BatchPath) -> None:
         records = [mixed(number) for number in range(2_000)]
         load.produce(batches.source, batches.topic, records, compression_type=codec, batch_size=5_000)
         if codec in ("snappy", "lz4"):  # for which Java's client has framings of its own
-            java_produces(batches.source, batches.topic, 500, codec)
+            java_produces(batches.source, batches.topic, [dotted(n) for n in range(500)], codec)
     batches.copy_all()
     assert not batches.left and not batches.failures
     assert_copied(batches)
@@ -73,7 +73,7 @@ def test_small_batches_of_both_clients_are_merged(batches: BatchPath) -> None:
     for round_ in range(3):
         records = [mixed(number) for number in range(400)]
         load.produce(batches.source, batches.topic, records, batch_num_messages=1 + 4 * (round_ % 2))
-        java_produces(batches.source, batches.topic, 100, size=1)
+        java_produces(batches.source, batches.topic, [dotted(n) for n in range(100)], size=1)
         load.produce(batches.source, batches.topic, records[:20], batch_num_messages=1, compression_type="lz4")
         with Load(batches.source, {batches.topic: 1}, transaction=5, abort_every=3) as running:
             running.wait_for(60)

@@ -20,7 +20,7 @@ from mirror.batches.merging import SMALL, merged
 from mirror.batches.records import Content, records
 from mirror.errors import Malformed
 from tests.harness import batches
-from tests.harness.written import COUNT, written
+from tests.harness.written import COUNT, UNCOMPRESSED, written
 from tests.unit.batches.test_batches import contents
 
 ALL, LARGEST = 2**31, 2**20
@@ -243,7 +243,7 @@ def test_numbers_of_any_length_are_read() -> None:
     assert [(offset, at) for offset, at, _ in records(found[0])] == [(0, 0), (1, 21)]
 
 
-@pytest.mark.parametrize("name", sorted(written()))
+@pytest.mark.parametrize("name", UNCOMPRESSED)
 def test_batches_of_real_clients(name: str) -> None:
     """They become one batch, with the same records. Headers, null and empty ones are among them."""
     data = written()[name]
