@@ -1,4 +1,4 @@
-"""Batches that real clients have written: they are read, and forwarded, as what was written."""
+"""Batches that real clients have written, with every codec: they are read, and forwarded, as what was written."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mirror.batches.merging import merged
 from mirror.batches.records import encode, records
 from mirror.batches.stamping import stamp
 from tests.harness import written
+from tests.harness.batches import XERIAL
 
 LARGEST = 2**20
 WRITTEN = {name: walk(memoryview(data)) for name, data in written.written().items()}
@@ -47,6 +48,15 @@ def runs(draw: st.DrawFn) -> Run:
 
 def has_right_checksum(batch: RecordBatch) -> bool:
     return struct.unpack_from(">I", batch.data, 17) == (crc32c(batch.data[CRC_FROM:]),)
+
+
+def test_both_clients_have_used_every_codec() -> None:
+    assert {*written.UNCOMPRESSED, *written.COMPRESSED} == set(WRITTEN)
+    for name, codec in written.COMPRESSED.items():
+        assert len(WRITTEN[name]) > 3 and all(each.attributes & CODEC == codec for each in WRITTEN[name])
+        assert max(map(len, GIVEN[name])) > written.LARGE > 10 * max(len(each.data) for each in WRITTEN[name])
+    for name, framed in (("java-snappy", True), ("librdkafka-snappy", False)):
+        assert {bytes(each.payload).startswith(XERIAL[:8]) for each in WRITTEN[name]} == {framed}
 
 
 @pytest.mark.parametrize("name", sorted(WRITTEN))
