@@ -19,12 +19,17 @@ SAMPLES = 500  # a second
 SECONDS = 4
 LOADS = (Load(20_000_000), Load(8_000_000, batch_bytes=16_384), Load(8_000_000, batch_bytes=16_384, compression="lz4"))
 MOST = 15  # functions in a result
+WAITING = (
+    "selectors.py:EpollSelector.select",
+    "kafka/polling.py:polled",
+    "control/control_reader.py:ControlReader._poll_once",
+)
 _FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^():]+)(?::(?P<line>\d+))?\)")
 _PACKAGE = Path(mirror.__file__).parent
 
 
 def measure(system: System, load: Load) -> Result:
-    """The functions in which the busiest of its tasks is found, and how often, as shares of all samples."""
+    """The functions in which the busiest of its tasks works, and how often, as shares of all samples of work."""
     count = catch_up.Count(system.job.target.bootstrap, system.job.remote(load.topic), load.partitions)
     with system:
         until("an eighth of the records", lambda: count.now() > load.records / 8, catch_up.LATE)
@@ -33,6 +38,8 @@ def measure(system: System, load: Load) -> Result:
     inner = Counter[str]()
     for stack, times in stacks.items():
         inner[named(stack.rsplit(";", 1)[-1])] += times
+    for each in WAITING:
+        del inner[each]
     whole = sum(inner.values())
     return {"samples": whole, "shares": {name: times / whole for name, times in inner.most_common(MOST)}}
 
@@ -44,7 +51,7 @@ def _busiest(system: System) -> int:
 
 
 def _sampled(process: int, job: Job) -> Counter[str]:
-    """How often each stack was found, outermost function first. Who waits is not counted."""
+    """How often each stack was found, outermost function first."""
     found = job.directory / f"profile-{job.alias}.txt"
     command = [f"{sysconfig.get_path('scripts')}/py-spy", "record", "--pid", str(process), "--format", "raw"]
     command += [
