@@ -26,10 +26,11 @@ from pathlib import Path
 
 import psutil
 
-from mirror.demo.brokers import LocalCluster, start_together
+from mirror.demo.brokers import start_together
 from mirror.demo.kafka_jars import KAFKA_VERSION, MIRROR_MAKER, kafka_jars
 from tests.bench import plot, report
 from tests.bench.catch_up import Load
+from tests.bench.clusters import cluster
 from tests.bench.distance import AUTOTUNED, DISTANCES, Distance, autotuned
 from tests.bench.runs import Bench, Result
 from tests.bench.systems import SYSTEMS
@@ -119,7 +120,7 @@ NAMED = MEASURES | {
 
 def _measure(a: argparse.Namespace) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="mirror-bench-") as directory, contextlib.ExitStack() as stack:
-        source, target = (LocalCluster(name, Path(directory), java_options=()) for name in ("source", "target"))
+        source, target = (cluster(name, Path(directory)) for name in ("source", "target"))
         link = Link(Path(directory) / "link.log")
         if {"far", "latency"} & set(a.measures or MEASURES):
             stack.enter_context(link.hosts(source, target))

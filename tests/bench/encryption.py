@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mirror.demo.brokers import LocalCluster, start_together
+from mirror.demo.brokers import Broker, LocalCluster, start_together
 from tests.bench.catch_up import Load
+from tests.bench.clusters import cluster
 from tests.harness.certificates import Certificate, self_signed
 from tests.harness.listeners import also_listen
 
@@ -35,10 +36,12 @@ class Encrypted:
 def encrypted(directory: Path) -> Iterator[Encrypted]:
     """They run meanwhile."""
     shown = self_signed(directory, "server")
-    source = LocalCluster("plain-source", directory, java_options=())
-    target = LocalCluster("plain-three", directory, 3, {"min.insync.replicas": 2}, java_options=())
+    source = cluster("plain-source", directory)
+    target = cluster("plain-three", directory, 3, {"min.insync.replicas": 2})
     security = {"security.protocol": "SSL", "ssl.ca.location": str(shown.certificate)}
-    both = Encrypted(source, target, {each.name: _listening(each, shown) for each in (source, target)}, security)
+    both = Encrypted(
+        source, target, {each.name: _listening(each.brokers, shown) for each in (source, target)}, security
+    )
     try:
         start_together(source, target)
         yield both
@@ -47,8 +50,8 @@ def encrypted(directory: Path) -> Iterator[Encrypted]:
         target.kill()
 
 
-def _listening(cluster: LocalCluster, shown: Certificate) -> str:
-    addresses = [also_listen(broker, "SSL") for broker in cluster.brokers]
-    for broker in cluster.brokers:
+def _listening(brokers: Sequence[Broker], shown: Certificate) -> str:
+    addresses = [also_listen(broker, "SSL") for broker in brokers]
+    for broker in brokers:
         broker.properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": shown.both}
     return ",".join(addresses)

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from mirror.demo.brokers import LocalCluster
 from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost, profile, scale
 from tests.bench.catch_up import Load
+from tests.bench.clusters import cluster
 from tests.bench.distance import Distance
 from tests.bench.encryption import LOADS as ENCRYPTED_LOADS
 from tests.bench.encryption import encrypted
@@ -54,7 +55,7 @@ class Bench:
     @contextlib.contextmanager
     def replicated(self) -> Iterator[Bench]:
         """The same source with a target of three brokers, which have all partitions."""
-        three = LocalCluster("three", self._directory, 3, {"min.insync.replicas": 2}, java_options=())
+        three = cluster("three", self._directory, 3, {"min.insync.replicas": 2})
         with three:
             yield Bench(self.source, three, self._link, self._directory, self._systems)
 
@@ -85,11 +86,11 @@ class Bench:
     def far(self, distance: Distance, rounds: int, systems: Sequence[str]) -> Iterator[Result]:
         """Catch-up from a cluster, or to one, that is far away."""
         self._filled(distance.load)
-        cluster, end = (self.source, "far_source") if distance.source else (self.target, "far_target")
+        far, end = (self.source, "far_source") if distance.source else (self.target, "far_target")
 
         def one(name: str) -> Result:
             with self._link.carries(distance.round_trip, distance.loss):
-                return self._copy(SYSTEMS[name], distance.load, **{end: self._link.to(cluster)})
+                return self._copy(SYSTEMS[name], distance.load, **{end: self._link.to(far)})
 
         yield from self._each({"measure": "far", **distance.told, **asdict(distance.load)}, rounds, one, systems)
 
