@@ -8,6 +8,8 @@ from typing import Any
 from tests.bench.systems import CANDIDATES
 from tests.bench.tables import LOAD, Result, cell, grouped, label, table
 
+LEAST = 0.02  # share of a function that is shown
+
 
 def encrypted(results: Sequence[Result]) -> str:
     columns = {"records/s": ("records_per_s", 0, 1), "CPU s per million": ("cpu_after_start_s_per_million", 2, 1)}
@@ -47,10 +49,11 @@ def hand_over(results: Sequence[Result]) -> str:
 
 
 def profile(results: Sequence[Result]) -> str:
-    """The functions of all loads, those first in which most time is spent."""
+    """The functions of all loads that take LEAST of the time, those first that take most."""
     groups = {key: group["mirror-auto"] for key, group in grouped(results, "profile", *LOAD).items()}
     shares = {key: _mean([each["shares"] for each in found]) for key, found in groups.items()}
-    functions = sorted({name for each in shares.values() for name in each}, key=lambda name: -_most(shares, name))
+    all_names = {name for each in shares.values() for name in each}
+    functions = sorted((n for n in all_names if _most(shares, n) >= LEAST), key=lambda name: -_most(shares, name))
     rows = [
         [f"`{name}`", *(f"{each[name]:.0%}" if name in each else "" for each in shares.values())] for name in functions
     ]
