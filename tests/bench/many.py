@@ -19,6 +19,9 @@ Result = dict[str, object]
 WATCHED = 200  # partitions that are read: a reader of ten thousand would take what the systems need
 SETTLE = 0.015  # seconds for each partition, after its remote partition was created; all together at least WARM_UP
 WARM_UP = 15.0  # seconds
+# Seconds for each partition, and at most: cold brokers take long for the first transactions of so many. Records that
+# wait for that have to have come.
+CATCHES_UP, CATCHES_UP_MAX = 0.15, 300.0
 LATE = 600.0  # seconds
 
 
@@ -32,7 +35,7 @@ def measure(system: System, path: live.Path, interval: float) -> Result:
         idle = _used(system, path, 10.0)
         with live.reading(path) as (_, all_of):
             full.set()
-            time.sleep(max(WARM_UP, 2 * interval))
+            time.sleep(max(WARM_UP, 2 * interval, min(CATCHES_UP_MAX, CATCHES_UP * path.partitions)))
             begun = time.monotonic()
             active = _used(system, path, max(30.0, 3 * interval))
             ended = time.monotonic()
