@@ -185,7 +185,7 @@ class BatchTransaction:
         deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 1.0)
         while True:
             connection = await self._target.connection(node, self._purpose(FIRST_PURPOSE))
-            with _given_up_together(connection):
+            with _retired_if_given_up(connection):
                 answer = await connection.ask(produce(self._by.name, batches, ALL))
             meant = [_meant(named, each, batches) for named, each in answer.partitions]
             if len(meant) != len(batches) or _names(meant) != _names(batches):
@@ -208,7 +208,7 @@ class BatchTransaction:
             connection.send(produce(self._by.name, [batch], each))
             for batch, each in zip(batches, each_acks, strict=True)
         ]
-        with _given_up_together(connection):
+        with _retired_if_given_up(connection):
             return await asyncio.gather(*sent, return_exceptions=True)
 
     def _purpose(self, usual: str) -> str:
@@ -259,7 +259,7 @@ def purpose(target: Cluster, owner: Owner, usual: str) -> str:
 
 
 @contextmanager
-def _given_up_together(connection: Connection) -> Iterator[None]:
+def _retired_if_given_up(connection: Connection) -> Iterator[None]:
     """Retire the connection if who waits within gives up.
 
     Otherwise others would begin to wait there until the broker has answered requests that nobody needs any more.

@@ -53,6 +53,7 @@ LOADS = [
     Load(300_000, batch_bytes=1),
 ]
 REPLICATED = [LOADS[0], Load(3 * MILLION, batch_bytes=16_384, compression="lz4")]
+ENCRYPTED = [LOADS[number] for number in (0, 5, 8, 9)]
 HAND_OVER = Load(10 * MILLION, partitions=1, name="hand-over")
 BUSY = Load(36 * MILLION)  # more than is copied while something else is measured
 REHEARSAL = 8.0  # minutes
@@ -110,7 +111,7 @@ NAMED = MEASURES | {
     "many": lambda bench, a: bench.partitions({10_000: 20.0}, "many"),
     "hand-over": lambda bench, a: bench.hand_over(HAND_OVER, a.rounds),
     "scale": lambda bench, a: bench.scale(TASKS, a.rounds),
-    "encrypted": lambda bench, a: bench.encrypted(a.rounds),
+    "encrypted": lambda bench, a: bench.encrypted(ENCRYPTED, a.rounds),
     "profile": lambda bench, a: bench.profile(a.rounds),
     "groups": lambda bench, a: bench.groups(),
     "map": lambda bench, a: bench.offset_map(LOADS[1], a.rounds),

@@ -8,18 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mirror.demo.brokers import Broker, LocalCluster, start_together
-from tests.bench.catch_up import Load
 from tests.bench.clusters import cluster
 from tests.harness.certificates import Certificate, self_signed
 from tests.harness.listeners import also_listen
-
-MILLION = 1_000_000
-LOADS: Sequence[Load] = (
-    Load(3 * MILLION),
-    Load(10 * MILLION, compression="lz4"),
-    Load(3 * MILLION, batch_bytes=16_384),
-    Load(3 * MILLION, batch_bytes=16_384, compression="lz4"),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ WAITING = (
     "kafka/polling.py:polled",
     "control/control_reader.py:ControlReader._poll_once",
 )
-_FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^():]+)(?::(?P<line>\d+))?\)")
+_FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^():]+)(?::\d+)?\)")
 _PACKAGE = Path(mirror.__file__).parent
 
 

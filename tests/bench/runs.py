@@ -17,7 +17,6 @@ from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost, p
 from tests.bench.catch_up import Load
 from tests.bench.clusters import cluster
 from tests.bench.distance import Distance
-from tests.bench.encryption import LOADS as ENCRYPTED_LOADS
 from tests.bench.encryption import encrypted
 from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
 from tests.bench.usage import Usage
@@ -94,13 +93,13 @@ class Bench:
 
         yield from self._each({"measure": "far", **distance.told, **asdict(distance.load)}, rounds, one, systems)
 
-    def encrypted(self, rounds: int) -> Iterator[Result]:
+    def encrypted(self, loads: Sequence[Load], rounds: int) -> Iterator[Result]:
         """Catch-up to three brokers with TLS on both clusters, and without it, by turns."""
         with encrypted(self._directory) as both:
             bench = Bench(both.source, both.target, self._link, self._directory, self._systems)
             source, target = (both.addresses[each.name] for each in (both.source, both.target))
             with_tls = {"far_source": source, "far_target": target, "security": both.security}
-            for load in ENCRYPTED_LOADS:
+            for load in loads:
                 yield from bench._encrypted(load, rounds, with_tls)
 
     def _encrypted(self, load: Load, rounds: int, with_tls: Mapping[str, Any]) -> Iterator[Result]:
@@ -111,8 +110,10 @@ class Bench:
             name, tls = runs[words]
             return {"system": name, "tls": tls, **self._copy(SYSTEMS[name], load, **(with_tls if tls else {}))}
 
-        if self._filled(load) and load is ENCRYPTED_LOADS[0]:
+        self._filled(load)
+        if not self._warm:
             list(self._each({}, 1, one, list(runs)))  # or whoever comes first would pay for what brokers have to do
+            self._warm = True
         yield from self._each({"measure": "encrypted", **asdict(load)}, rounds, one, list(runs))
 
     def tuning(self, load: Load, rounds: int) -> Iterator[Result]:

@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -342,7 +342,7 @@ class Proxy(Forwarder):
 
 
 class TwoWays(Forwarder):
-    """Forwards requests as a subclass does it, and answers as they come."""
+    """Forwards each way by itself, as a subclass does it, until one of them ends."""
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
         try:
@@ -351,8 +351,7 @@ class TwoWays(Forwarder):
             client_out.close()
             return
         ways = [
-            asyncio.ensure_future(self._requests(client_in, broker_out, client_out)),
-            asyncio.ensure_future(self._answers(broker_in, client_out)),
+            asyncio.ensure_future(way) for way in self._ways((client_in, client_out), (broker_in, broker_out), inner)
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -362,6 +361,17 @@ class TwoWays(Forwarder):
             await asyncio.gather(*ways, return_exceptions=True)
             broker_out.close()
             client_out.close()
+
+    @abstractmethod
+    def _ways(self, client: Streams, broker: Streams, inner: int) -> Sequence[Coroutine[Any, Any, None]]:
+        """What forwards requests to the broker with this port, and answers. Each ends when a side closes."""
+
+
+class RequestForwarder(TwoWays):
+    """Forwards requests as a subclass does it, and answers as they come."""
+
+    def _ways(self, client: Streams, broker: Streams, inner: int) -> Sequence[Coroutine[Any, Any, None]]:
+        return self._requests(client[0], broker[1], client[1]), self._answers(broker[0], client[1])
 
     @abstractmethod
     async def _requests(
@@ -375,7 +385,7 @@ class TwoWays(Forwarder):
             await client.drain()
 
 
-class SlowLink(TwoWays):
+class SlowLink(RequestForwarder):
     """A link that takes `rate` bytes a second on the way to the brokers, of all connections together."""
 
     def __init__(self, cluster: LocalCluster, rate: float) -> None:
@@ -394,7 +404,7 @@ class SlowLink(TwoWays):
             broker.write(data)
 
 
-class NoBrokers(TwoWays):
+class NoBrokers(RequestForwarder):
     """A proxy that says, while `says_none` is set, that the cluster has no brokers, like a broker that starts.
 
     It knows the versions of Metadata from 9 to 13.

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.harness import topics
 from tests.harness.configuration import AUTO
 from tests.harness.load import Load, sized
 from tests.harness.pair import Pair
-from tests.harness.proxy import Asked, Forwarder
+from tests.harness.proxy import Asked, Streams, TwoWays
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
@@ -32,7 +33,7 @@ SIZE, RATE = 500, 500.0  # bytes of a record; records a second
 MUCH, LITTLE = 50_000, 10_000
 
 
-class Watched(Forwarder):
+class Watched(TwoWays):
     """A cluster of three racks, which counts how many bytes each broker gives to those who fetch."""
 
     def __init__(self, directory: Path) -> None:
@@ -44,30 +45,14 @@ class Watched(Forwarder):
         self.given: Counter[int] = Counter()  # by the broker's node
         self._nodes = dict(zip(self._ports.values(), (each.node for each in self.cluster.brokers), strict=True))
 
-    async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
-        try:
-            broker_in, broker_out = await asyncio.open_connection("127.0.0.1", inner)
-        except OSError:  # the broker is down
-            client_out.close()
-            return
+    def _ways(self, client: Streams, broker: Streams, inner: int) -> Sequence[Coroutine[Any, Any, None]]:
         asked, node = Asked(), self._nodes[inner]
 
         def count(answer: bytes) -> None:
             if asked.api_key(answer) == FETCH:
                 self.given[node] += len(answer)
 
-        ways = [
-            asyncio.ensure_future(self._pass(client_in, broker_out, asked.note)),
-            asyncio.ensure_future(self._pass(broker_in, client_out, count)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            broker_out.close()
-            client_out.close()
+        return self._pass(client[0], broker[1], asked.note), self._pass(broker[0], client[1], count)
 
     @staticmethod
     async def _pass(
