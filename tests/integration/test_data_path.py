@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -63,6 +64,8 @@ def test_whole_batches_are_copied_and_what_does_not_fit_goes_record_by_record(pa
         await_path(service, topic, "records", 1)
         await_path(service, idle, "batches")
         assert left["path_reason"] == "log_append_time" and left["path_since"] > 0
+        why = functools.partial(service.metric, "mirror_record_path_partitions", topic=topic, reason="log_append_time")
+        service.wait_for("both counted", lambda: why() == 2)
         view = answer("status", "-c", service.file)["flows"][0]["partitions"]
         assert {each["path"] for each in view} <= {"records", "batches"}
         running.wait_for(running.counts.total + 500)

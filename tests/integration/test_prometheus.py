@@ -36,6 +36,7 @@ WITHOUT_SERIES = {
     "mirror_group_lag": "no groups: test_reload",
     "mirror_group_partitions": "no groups: test_reload",
     "mirror_group_synced_timestamp_seconds": "no group sync: test_group_sync",
+    "mirror_record_path_partitions": "no flow with whole batches: test_data_path",
     "mirror_retention_remaining_seconds": "no lag: test_pause",
     "mirror_retention_used_ratio": "no lag: test_pause",
     "mirror_topic_acl_round_timestamp_seconds": "ACL sync is off: test_topic_acls",
