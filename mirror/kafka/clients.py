@@ -72,6 +72,9 @@ TARGET_PRODUCER_DEFAULTS: Properties = {
 # Removed for admin clients: an idempotent client requests a producer id, which an admin client may not be allowed.
 PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
 
+# A leader that does not know our rack names no nearer replica.
+_FROM_LEADERS: Properties = {"client.rack": ""}
+
 # Idempotence keeps the order of records when requests are retried. Only mirror creates a deleted topic again, with the
 # configuration that it needs; a broker that creates topics itself (auto.create.topics.enable) uses its defaults.
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
@@ -93,8 +96,10 @@ def _consumer_base(cluster: Cluster, section: Properties = MappingProxyType({}))
     return {**DEFAULTS, **CONSUMER_DEFAULTS, "reconnect.backoff.ms": min(CONSUMER_BACKOFF, longest), **user}
 
 
-def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
+def source_consumer(flow: Flow, logger: Any, throttle: Throttle, from_leaders: bool = False) -> Consumer:
     """A consumer on the source. It only ever reads from offsets that it is given explicitly.
+
+    With `from_leaders` it does so from no nearer replica (KIP-392), whatever the user's properties say.
 
     Its `group.id` is the position's group. The consumer never joins it or commits to it on the source; it has the group
     because `send_offsets_to_transaction` takes a consumer's `consumer_group_metadata()`. `logger` gets the debug lines
@@ -111,6 +116,7 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
         "queued.min.messages": QUEUE_RECORDS,
         **user,
         **SOURCE_CONSUMER,
+        **(_FROM_LEADERS if from_leaders else {}),
         "group.id": flow.group,
         "log_level": 7,
         "debug": "metadata",
@@ -120,10 +126,14 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
 
 
 def batch_reader(flow: Flow) -> Consumer:
-    """A consumer on the source with the user's properties. Each answer that it gets has at most one record batch."""
+    """A consumer on the source with the user's properties. Each answer that it gets has at most one record batch.
+
+    It reads from leaders: what only another replica lacks is not lost.
+    """
     config = {
         **_consumer_base(flow.source, flow.source.consumer),
         **SOURCE_CONSUMER,
+        **_FROM_LEADERS,
         "group.id": flow.group,
         "fetch.message.max.bytes": 1,
         "fetch.wait.max.ms": 100,

@@ -70,6 +70,9 @@ class Held:
             self._count(-self.size)
 
 
+_NOTHING = Held(0, lambda _: None)
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """What one answer has of a partition, from `start` up to the offset `end`: the batches to copy, in order.
@@ -164,11 +167,19 @@ class Feed:
             call()
 
     def add(self, span: Span) -> None:
-        """Append what was read. The next request asks for what follows."""
-        span.held.retain()
+        """Append what was read. The next request asks for what follows.
+
+        Where there are only markers and aborted transactions, nothing of the answer is kept: many such answers may come
+        before the copier takes them.
+        """
         if self.drained:
             self._filled_at = time.monotonic()
-        self._spans.append(span)
+        if span.batches or not self._spans:
+            kept = span if span.batches else replace(span, held=_NOTHING)
+            kept.held.retain()
+            self._spans.append(kept)
+        else:
+            self._spans[-1] = replace(self._spans[-1], end=span.end, epoch=span.epoch)
         self.position, self.epoch = span.end, span.epoch
         self.size += span.size
         self.batches += len(span.batches)

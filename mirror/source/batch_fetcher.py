@@ -21,7 +21,8 @@ from mirror.wire.fetch import TopicKey
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL = 60.0  # seconds after which others are asked who leads a partition that does not move
-# Seconds after which the next look asks the leader for the nearest replica again (KIP-392), as Java's client does.
+# Seconds after which the next look asks the leader for the nearest replica again (KIP-392), as Java's client does. For
+# as long leaders are not asked for one after one has failed.
 FOLLOWED = 300.0
 
 
@@ -30,7 +31,8 @@ class BatchFetcher:
 
     def __init__(self, cluster: Cluster, memory: MemoryBounds = BOUNDS, rack: str = "") -> None:
         self.cluster = cluster
-        self.rack = rack
+        self._rack = rack
+        self._leaders_until = 0.0  # by the loop's clock: everything is fetched from leaders
         self.memory = FetchMemory(memory, self.wake)
         self._brokers: dict[int, BrokerFetches] = {}
         self._looking: set[asyncio.Task[None]] = set()
@@ -74,6 +76,19 @@ class BatchFetcher:
         """Fetch the partition from a replica that is nearer to us."""
         feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
         self._broker(node).take(feed)
+
+    def distrust(self, feed: Feed) -> None:
+        """Have leaders name no nearer replica for a while, if this feed's one has failed.
+
+        A leader would name it again at once: it does not know that we can't reach it, or can't read what it has.
+        """
+        if feed.follows_until:
+            self._leaders_until = asyncio.get_running_loop().time() + FOLLOWED
+
+    @property
+    def rack(self) -> str:
+        """Where we are; "" if leaders shall name no nearer replica."""
+        return self._rack if asyncio.get_running_loop().time() >= self._leaders_until else ""
 
     def wake(self) -> None:
         """There may be room for more."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.batches.merging import merged
@@ -12,28 +10,22 @@ from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
 from mirror.source.fetch_memory import MemoryBounds
 from mirror.wire.fetch import PartitionAnswer
 
-log = logging.getLogger(__name__)
-
 MANY = 1000  # batches in an answer, after merging: so many requests take longer than their records one by one
 
 
 def read(feed: Feed, fetched: PartitionAnswer, held: Held, bounds: MemoryBounds) -> None:
     """Add the batches that fit to the feed, without markers and aborted records. It ends before one that does not.
 
-    A broker may send more than the bytes that it was asked for. Only the first batch may be that large.
+    A broker may send more than the bytes that it was asked for. Only the first batch may be that large. Raises
+    Malformed if a batch can't be read. Then nothing was added.
     """
     fits, largest = list[RecordBatch](), min(feed.largest(), bounds.largest)
-    try:
-        most = min(largest, feed.largest_merged())
-        records = merged(fetched.records, feed.position, bounds.partition_answer, most)
-        found = [batch for batch in walk(records, bounds.partition_answer) if batch.last >= feed.position]
-        if not found:
-            raise Malformed("no batch has the position")
-        visible = [batch for batch in committed(found, fetched.aborted) if batch.records or batch.is_old]
-    except Malformed as error:
-        log.warning("a batch can't be read: %s", error, extra={"topic": feed.topic.name})
-        feed.end(LeaveBatchPath("unreadable", feed.position))
-        return
+    most = min(largest, feed.largest_merged())
+    records = merged(fetched.records, feed.position, bounds.partition_answer, most)
+    found = [batch for batch in walk(records, bounds.partition_answer) if batch.last >= feed.position]
+    if not found:
+        raise Malformed("no batch has the position")
+    visible = [batch for batch in committed(found, fetched.aborted) if batch.records or batch.is_old]
     if len(visible) > MANY:
         feed.end(LeaveBatchPath("small_batches", feed.position))
         return

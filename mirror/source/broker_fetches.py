@@ -42,13 +42,19 @@ class FeedPlacer(Protocol):
 
     cluster: Cluster
     memory: FetchMemory
-    rack: str
 
     def place(self, feed: Feed, after: float = 0.0) -> None:
         """Find the broker that a feed is fetched from, in the background."""
 
     def follow(self, feed: Feed, node: int) -> None:
         """Fetch the partition from a replica that is nearer to us."""
+
+    def distrust(self, feed: Feed) -> None:
+        """Have leaders name no nearer replica for a while, if this feed's one has failed."""
+
+    @property
+    def rack(self) -> str:
+        """Where we are; "" if leaders shall name no nearer replica."""
 
     @property
     def answer_max(self) -> int:
@@ -115,6 +121,7 @@ class BrokerFetches:
                     log.warning("answers to Fetch can't be read: %s", error)
                     self._hand_over(wanted, "unreadable")
                 for feed in wanted.values():
+                    self._fetcher.distrust(feed)  # perhaps only its leader can reach this broker
                     self._lose(feed)
                 await asyncio.sleep(backoff.next())
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
@@ -255,7 +262,10 @@ class BrokerFetches:
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
-            read(feed, fetched, held, memory.bounds)
+            try:
+                read(feed, fetched, held, memory.bounds)
+            except Malformed as error:
+                self._unreadable(feed, error)
         held.add((feed.batches - before) * memory.bounds.batch)
 
     def _follow(self, feed: Feed, node: int) -> None:
@@ -273,13 +283,25 @@ class BrokerFetches:
     def _refused(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address]) -> None:
         """Ask another broker, or hand the partition over."""
         error = fetched.error
-        if error not in PASSING and not feed.follows_until:  # a follower may lag behind: the leader knows
-            feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
-            return
+        if error not in PASSING:
+            if not feed.follows_until:
+                feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
+                return
+            self._fetcher.distrust(feed)  # it may lag behind: the leader knows
         self._lose(feed)
         if fetched.leader:
             address = addresses.get(fetched.leader.node)
             self._fetcher.cluster.hint(feed.topic.name, feed.partition, fetched.leader, address)
+
+    def _unreadable(self, feed: Feed, error: Malformed) -> None:
+        """Have the leader asked, whose own copy may be whole, or hand the partition over if this is the leader."""
+        where = {"topic": feed.topic.name, "partition": feed.partition, "broker": self._node}
+        log.warning("a batch can't be read: %s", error, extra=where)
+        if feed.follows_until:
+            self._fetcher.distrust(feed)
+            self._lose(feed)
+        else:
+            feed.end(LeaveBatchPath("unreadable", feed.position))
 
     def _lose(self, feed: Feed) -> None:
         """Fetch the partition from whoever leads it by then."""

@@ -66,6 +66,8 @@ class Fetcher(Generic[F]):
         self._topic_ids = TopicIds()
         self._throttle = throttle
         self._outage = Outage(flow.source)
+        # What a nearer replica has is damaged. The leader's copy may be whole, but it would name that replica again.
+        self._from_leaders = self._replaces_consumer = False
         self._consumer = self._open()
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
@@ -84,7 +86,8 @@ class Fetcher(Generic[F]):
         if messages:
             self._dispatch(messages)
         # Last, for the next consumer begins after what was dispatched.
-        if self._outage.has_lost(self._consumer, self._consumed, not messages and bool(self._consumed)):
+        lost = self._outage.has_lost(self._consumer, self._consumed, not messages and bool(self._consumed))
+        if lost or self._replaces_consumer:
             self._renew()
 
     def close(self) -> None:
@@ -92,13 +95,14 @@ class Fetcher(Generic[F]):
         close_apart(self._consumer)
 
     def _open(self) -> Consumer:
-        return clients.source_consumer(self._flow, self._topic_ids, self._throttle)
+        return clients.source_consumer(self._flow, self._topic_ids, self._throttle, self._from_leaders)
 
     def _renew(self) -> None:
         """Replace the consumer by a new one, which goes on after the records that were taken."""
         before, self._consumer = self._consumer, another(self._consumer, self._open)
         if self._consumer is before:
             return
+        self._replaces_consumer = False
         self._consumer.incremental_assign(
             [
                 TopicPartition(*each, consumed.offset, leader_epoch=consumed.epoch)
@@ -197,6 +201,7 @@ class Fetcher(Generic[F]):
         elif error.code() in CORRUPT and fetched is not None:
             # librdkafka 2.16 does not go on where the batch ends, so what it gives from now on can't be believed.
             self._unassign(fetched.partition)
+            self._read_from_leaders()
             _lost(fetched, f"the batch at offset {message.offset()} can't be read: {error.str()}", damaged=True)
         # The flow leader logs once for all tasks that a cluster is away. And mirror uses no group on the source.
         elif is_away(error) or (topic is None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED):
@@ -207,6 +212,14 @@ class Fetcher(Generic[F]):
             self._warned.add((topic, partition, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": partition}
             log.warning("source consumer error", extra={**where, "reason": error.str()})
+
+    def _read_from_leaders(self) -> None:
+        """From now on, if the user wants nearer replicas (KIP-392)."""
+        source = self._flow.source
+        if not self._from_leaders and {**source.properties, **source.consumer}.get("client.rack"):
+            self._from_leaders = self._replaces_consumer = True
+            why = "a batch can't be read; perhaps only a nearer replica has it so"
+            log.warning("source is read from leaders only", extra={"flow": self._flow.name, "reason": why})
 
     def _hold_back(self) -> bool:
         """Pause and resume partitions as their buffers require. If nothing may be polled now, wait a little: True."""

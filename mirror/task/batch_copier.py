@@ -266,10 +266,11 @@ class BatchCopier:
             self._services.unconfirmed.note(self._owner.where, known.position, asked, is_first=known.newest is None)
             smallest = self._size.limit == 1
             slow = self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+            unanswered = isinstance(error.__cause__, TimeoutError | Unanswered)
             # Perhaps the request is larger than what brokers read, or too large for the link: records can be divided.
-            if (slow or error.away) and max(len(each.data) for each in batches) > BATCH_BYTES:
+            if (slow or unanswered) and max(len(each.data) for each in batches) > BATCH_BYTES:
                 raise self._left("too_large") from error
-            if slow and smallest and isinstance(error.__cause__, TimeoutError | Unanswered):
+            if slow and smallest and unanswered:
                 raise self._left(TOO_SLOW) from error
             raise
         self._careful = False

@@ -71,9 +71,13 @@ class KnownPositions:
         return self.position.offset
 
     @property
-    def topic_id(self) -> str:
-        """The source topic that the position belongs to; "" while nothing has been committed."""
-        return self.position.topic_id if self.newest else ""
+    def reported(self) -> Position:
+        """What reports tell, without an id of the source topic while nothing has been committed.
+
+        It is the newest position, also before anything is loaded. A report replaces the partition's last one, and if
+        the target has lost what was committed, nobody else knows it.
+        """
+        return self.newest or replace(self.position, topic_id="")
 
     @property
     def renew_at(self) -> float | None:

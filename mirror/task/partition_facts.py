@@ -110,7 +110,9 @@ class PartitionFacts:
         return self.topic.remote_lost or incident is not None or is_unconfirmed
 
     def let_go(self, next_state: State) -> None:
-        """Let the partition go with the next step, and take no more records."""
+        """Let the partition go with the next step, and take no more records. It may have been let go already."""
+        if self.state is State.RELEASED:  # perhaps because of EndAt, which the buffer has to know
+            return
         self.requested_state = next_state
         self.buffer.invalidate()
 
@@ -177,8 +179,7 @@ class PartitionFacts:
             reason=self.reason,
             incident=self.incident,
             unfollowed=self.unfollowed if self.incident is not None else "",
-            position=self.known.position,
-            position_topic_id=self.known.topic_id,
+            position=self.known.reported,
             last_commit=self.known.last_commit,
             renew_at=self.known.renew_at,
             counters=self.counters.copy(),

@@ -194,7 +194,7 @@ class PlanFollower(threading.Thread):
         for copier, next_state in [each for each in self._being_let_go if each[0].snapshot.has_become(each[1])]:
             self._being_let_go.remove((copier, next_state))
             seen = copier.snapshot
-            if seen.position_topic_id:
+            if seen.position.topic_id:
                 self._positions[copier.partition, copier.topic.remote] = seen.position
             report = self._reporter.one(copier)  # its last transaction counts too
             if copier.partition in wanted and seen.state is State.RELEASED:  # this task goes on: it is nobody else's

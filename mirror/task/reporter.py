@@ -114,7 +114,7 @@ class Reporter:
             reason="; ".join(filter(None, reasons)),
             throttled_by=throttled_by,
             throttled=waits,
-            topic_id=seen.position_topic_id,
+            topic_id=seen.position.topic_id,
             remote_id=seen.position.remote_id,
             resets=seen.position.resets,
             incident=seen.incident,

@@ -79,7 +79,6 @@ def _snapshot(state: State, reason: str, position: Position | None) -> Partition
         reason=reason,
         incident=None,
         position=position or Position(-1, ""),
-        position_topic_id=position.topic_id if position else "",
         last_commit=0.0,
         renew_at=None,
         counters=Counters(),

@@ -41,6 +41,7 @@ class Gathered(Generic[K, V]):
         """Fail all questions."""
         if self._task:
             self._task.cancel()
+            self._task = None  # whoever asks later would wait for it
         self._fail(self._taken(), Unavailable("the cluster's connections were closed"))
 
     async def _run(self) -> None:
@@ -57,8 +58,9 @@ class Gathered(Generic[K, V]):
             except WireError as error:
                 self._fail(some, error)
                 continue
-            except BaseException:
-                self._fail(some, Unavailable("the request was given up"))
+            except BaseException:  # whatever it is: nobody else would tell those who wait
+                for given_up in (some, self._taken()):
+                    self._fail(given_up, Unavailable("the request was given up"))
                 raise
             for key, futures in some.items():
                 for future in futures:

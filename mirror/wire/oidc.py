@@ -23,6 +23,7 @@ from mirror.errors import Unavailable, Unsupported, WireError
 
 TIMEOUT = 10.0  # seconds for the connection, and for each part of the answer
 ANSWERED_WITHIN = 20.0  # seconds that anybody waits for a token
+RENEWED_WITHIN = 1.0  # seconds that anybody waits for a newer one while the last one is valid
 ANSWER_MAX = 2**20  # bytes; a token has some thousand
 RENEWED_AFTER = 0.8  # of a token's life: so a login that takes a while still has a valid one
 _TOO_MANY, _SERVER_ERROR = 429, 500
@@ -118,7 +119,8 @@ class Oidc:
         """The newest token while it is young, else another one. Blocks for a while. Raises Unavailable, WireError.
 
         A thread of its own fetches it, at most one at a time: nobody can say how long a server takes that sends its
-        answer byte by byte. While the server is away, the newest token is used to its end.
+        answer byte by byte. While the server is slow or away, the newest token is used to its end: a connection that
+        logs in again lets its requests wait meanwhile.
         """
         with self._lock:
             newest = self._newest
@@ -126,14 +128,21 @@ class Oidc:
                 return newest
             fetch = self._fetch
             if fetch is None:
-                fetch = self._fetch = Future()
-                threading.Thread(target=self._run, args=(fetch,), daemon=True, name="fetch a token").start()
+                fetch = self._fetch = self._begun()
         try:
-            return _result(fetch)
+            return _result(fetch, RENEWED_WITHIN if _is_valid(newest) else ANSWERED_WITHIN)
         except Unavailable:
-            if newest and time.monotonic() < newest.ends_at:
+            if newest and _is_valid(newest):
                 return newest
             raise
+
+    def _begun(self) -> Future[Token]:
+        fetch = Future[Token]()
+        try:
+            threading.Thread(target=self._run, args=(fetch,), daemon=True, name="fetch a token").start()
+        except RuntimeError as error:
+            raise Unavailable(f"no token can be fetched: {error}") from error
+        return fetch
 
     def _run(self, fetch: Future[Token]) -> None:
         try:
@@ -177,10 +186,14 @@ class Oidc:
         return Token(value, asked_at + RENEWED_AFTER * life, self._extensions, asked_at + life)
 
 
-def _result(fetch: Future[Token]) -> Token:
+def _is_valid(token: Token | None) -> bool:
+    return token is not None and time.monotonic() < token.ends_at
+
+
+def _result(fetch: Future[Token], within: float) -> Token:
     """What the thread has fetched. It may go on for longer than we wait."""
     try:
-        return fetch.result(ANSWERED_WITHIN)
+        return fetch.result(within)
     except TimeoutError:
         raise Unavailable("the token server does not answer: timed out") from None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from mirror.backoff import Backoff
-from mirror.errors import Unavailable, WireError
+from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire.access import Access, Address
 from mirror.wire.connection import Connection
 
@@ -24,7 +25,7 @@ class Connections:
         self._pool = pool
         self._most = most
         self._open: list[Connection] = []
-        self._opening: list[asyncio.Task[Connection]] = []
+        self._opening = deque[asyncio.Task[Connection]]()
         self._closed = False
 
     async def connection(self) -> Connection:
@@ -50,15 +51,25 @@ class Connections:
             self._pool.permit()
             task = asyncio.create_task(self._opened())
             task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits for it
-            self._opening.append(task)
-        return best or await self._awaited(self._opening[-1])
+            self._opening.appendleft(task)
+        if best:
+            return best
+        self._opening.rotate(-1)  # who waits takes turns, or one connection would get nearly all requests
+        return await self._awaited(self._opening[-1])
 
     def notice(self) -> None:
         """Tell the pool of connections that have failed since, and forget all that are closed."""
         for each in self._open:
-            if each.closed and (each.broken or each.closed_at - each.opened_at < LASTING):
-                self._pool.failed(each.closed, each.closed_at - each.opened_at, each.closed_at)
+            if each.closed:
+                self._note_end(each, each.closed)
         self._open = [each for each in self._open if not each.closed]
+
+    def _note_end(self, ended: Connection, why: WireError) -> None:
+        lasted = ended.closed_at - ended.opened_at
+        if ended.broken or (lasted < LASTING and not ended.retired):
+            # What an answer of its had is no answer to who wants another connection.
+            told = Unavailable(str(why)) if isinstance(why, Malformed) else why
+            self._pool.failed(told, lasted, ended.closed_at)
 
     async def _awaited(self, opening: asyncio.Task[Connection]) -> Connection:
         """Whoever waits may be cancelled, but others still want the connection."""
@@ -78,7 +89,7 @@ class Connections:
             self.renew(self._pool.access)  # which may have changed meanwhile
             return found
         finally:
-            self._opening = [each for each in self._opening if each is not task]
+            self._opening = deque(each for each in self._opening if each is not task)
 
     @property
     def quiet_until(self) -> float:
@@ -157,9 +168,10 @@ class Pool:
         """Open a connection. Raises WireError."""
         try:
             found = await Connection.open(self.address, self.access)
-        except WireError as error:
-            self.failed(error)
-            raise
+        except (WireError, RuntimeError) as error:  # RuntimeError: the machine has no thread left for this one
+            failure = error if isinstance(error, WireError) else Unavailable(f"{self.address}: {error}")
+            self.failed(failure)
+            raise failure from error
         finally:
             self._probing = self.silent = False
         self._failure, self._has_failed = None, False

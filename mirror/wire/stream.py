@@ -12,6 +12,7 @@ import fcntl
 import socket
 import ssl
 import struct
+import sys
 import termios
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,7 +29,14 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
 _PARTS = 256  # most buffers for one call of the kernel
 _TLS_RECORD = 2**14  # bytes
+# Seconds. What forwards connections drops one after some minutes without a packet, and tells nobody.
+_KEPT_ALIVE_AFTER = 60
 _COUNT = struct.Struct("i")  # what the kernel writes
+
+if sys.platform == "darwin":
+    _TCP_KEEPIDLE = socket.TCP_KEEPALIVE
+else:
+    _TCP_KEEPIDLE = socket.TCP_KEEPIDLE
 
 _Where = tuple[int, int, int, str, Any]  # what the resolver says of one address
 
@@ -62,10 +70,8 @@ class Stream:
             try:
                 async with asyncio.timeout(min(left, share)):
                     return cls(await _connected(where, host, access.tls))
-            except ssl.SSLError:
-                raise
-            except OSError:
-                if place == len(found):
+            except OSError as error:
+                if place == len(found) or _refused(error):
                     raise
         raise OSError(f"{host} has no address")
 
@@ -145,6 +151,8 @@ async def _connected(where: _Where, host: str, tls: ssl.SSLContext | None) -> so
     try:
         opened.setblocking(False)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, _TCP_KEEPIDLE, _KEPT_ALIVE_AFTER)
         await asyncio.get_running_loop().sock_connect(opened, place)
         if tls:
             opened = tls.wrap_socket(opened, server_hostname=host, do_handshake_on_connect=False)
@@ -180,10 +188,14 @@ def failed(name: str, what: str) -> Iterator[None]:
     except TimeoutError as error:
         raise Unavailable(f"{name} {what}: timed out") from error
     except OSError as error:
-        refused = isinstance(error, ssl.SSLError) and not isinstance(error, _ENDED)
-        raise (WireError if refused else Unavailable)(f"{name} {what}: {error}") from error
+        raise (WireError if _refused(error) else Unavailable)(f"{name} {what}: {error}") from error
     except ValueError as error:  # the host's name is invalid; a broker may have sent it
         raise Malformed(f"{name} {what}: {error}") from error
+
+
+def _refused(error: OSError) -> bool:
+    """True if one of the two sides does not want this TLS connection; it may be closed for other reasons."""
+    return isinstance(error, ssl.SSLError) and not isinstance(error, _ENDED)
 
 
 def bare(error: WireError) -> WireError:

@@ -20,12 +20,12 @@ def batches(content: bytes) -> Iterator[tuple[int, int]]:
         begin += _HEADER.size + length
 
 
-def flip(cluster: LocalCluster, topic: str, number: int, content: bytes) -> None:
+def flip(cluster: LocalCluster, topic: str, number: int, content: bytes, broker: int = 0) -> None:
     """Flip a bit of where `content` stands in a batch of partition 0, counted from 0; the same again mends it.
 
-    `content` may itself have the flipped bit.
+    `content` may itself have the flipped bit. It is the copy of the cluster's broker of this number.
     """
-    (segment,) = (Path(str(cluster.brokers[0].properties["log.dirs"])) / f"{topic}-0").glob("*.log")
+    (segment,) = (Path(str(cluster.brokers[broker].properties["log.dirs"])) / f"{topic}-0").glob("*.log")
     begin, end = list(batches(segment.read_bytes()))[number]
     flipped = bytes([content[0] ^ 1]) + content[1:]
     with segment.open("r+b") as file:

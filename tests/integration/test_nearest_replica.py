@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from mirror.demo.brokers import LocalCluster
-from tests.harness import topics
+from tests.harness import damage, topics
 from tests.harness.configuration import AUTO
-from tests.harness.load import Load, sized
+from tests.harness.load import Load, Made, sized
 from tests.harness.pair import Pair
 from tests.harness.proxy import Asked, Streams, TwoWays
 from tests.harness.service import Service
@@ -146,6 +146,26 @@ def test_the_leaders_are_asked_while_the_nearest_replica_is_down(
         until("all comes from there again", comes_from_there_alone)
         running.stop()
         pair.await_same(topic)
+        pair.assert_path(service)
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+    pair.assert_settled(topic)
+
+
+@pytest.mark.both_paths
+def test_what_only_the_nearest_replica_has_damaged_is_no_loss(
+    racks: Watched, target_cluster: LocalCluster, data_path: str, prefix: str, tmp_path: Path
+) -> None:
+    """Brokers do not look at checksums when they give records. The leader would name the nearest replica again."""
+    flow = Flow(racks, target_cluster, "rot", prefix, data_path)
+    pair, topic = flow.pair, flow.topic
+    for batch in range(5):
+        pair.produce(topic, *(Made(b"key", b"%d-%d" % (batch, n)) for n in range(10)), linger_ms=10_000)
+    damage.flip(racks.cluster, topic, 2, b"2-3", NEAREST - 1)
+    with flow.service(tmp_path) as service:
+        pair.await_same(topic)
+        lost = service.metric("mirror_lost_offsets_total", topic=topic)
+        assert not lost > 0, "the leader has it"
         pair.assert_path(service)
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()

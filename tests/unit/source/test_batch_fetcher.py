@@ -50,6 +50,7 @@ class Asked:
     positions: dict[int, tuple[int, int, int]]  # by partition: offset, the leader's epoch, the last batch's
     forgotten: list[int]
     most: int  # bytes
+    rack: str = ""
 
 
 Reply = Callable[[Asked], FetchAnswer | WireError | None]
@@ -123,7 +124,8 @@ class Connected:
         session = answer.int32(), answer.int32()
         positions = {number: rest for _, (number, *rest) in answer.by_topic_id(_wanted, 33)}
         forgotten = [number for some in answer.array(_forgotten, 18) for number in some]
-        asked = Asked(self.node, session, wait, {n: (a, b, c) for n, (a, b, c) in positions.items()}, forgotten, most)
+        where = {n: (a, b, c) for n, (a, b, c) in positions.items()}
+        asked = Asked(self.node, session, wait, where, forgotten, most, answer.string())
         future: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         self.source.asked.put_nowait((asked, future))
         return future
@@ -161,9 +163,9 @@ def reply(
 
 
 @contextlib.asynccontextmanager
-async def fetching(memory: MemoryBounds | None = None) -> AsyncIterator[tuple[BatchFetcher, Source]]:
+async def fetching(memory: MemoryBounds | None = None, rack: str = "") -> AsyncIterator[tuple[BatchFetcher, Source]]:
     source = Source()
-    fetcher = BatchFetcher(cast(Cluster, source), memory or MemoryBounds())
+    fetcher = BatchFetcher(cast(Cluster, source), memory or MemoryBounds(), rack)
     try:
         async with asyncio.timeout(20):
             yield fetcher, source
@@ -678,6 +680,28 @@ def test_markers_and_aborted_records_are_left_out() -> None:
     asyncio.run(run())
 
 
+def test_answers_without_records_hold_no_memory_however_many_wait() -> None:
+    """Nobody takes them, and another partition gets its live records."""
+
+    async def run() -> None:
+        memory = MemoryBounds(batch=0, total=60_000, answer=10_000, partition=10_000)
+        async with fetching(memory) as (fetcher, source):
+            aborted, live = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
+            for at in range(100):
+                _, future = await source.asked.get()
+                first = log(0, 1) if not at else log(at, 1, 9_000, attributes=TRANSACTIONAL, producer=7)
+                answers = fetched(0, first, aborted=[(7, 1)]), fetched(1, log(at, 1))
+                future.set_result(reply(*answers))
+                assert await read(live) == [(at, at)]
+                assert fetcher.memory.held < 10_000
+            (span,) = await taken(aborted)
+            assert (span.start, span.end, len(span.batches)) == (0, 100, 1)
+            aborted.done(span)
+            assert fetcher.memory.held == 0
+
+    asyncio.run(run())
+
+
 def test_a_long_run_of_small_batches_is_merged_or_goes_by_records() -> None:
     async def run() -> None:
         async with fetching() as (fetcher, source):
@@ -907,6 +931,40 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
                 asked, future = await source.asked.get()
             assert asked.node == 1 and asked.positions == {0: (5, 4, -1) if error else (6, 4, 0)}
             assert not feed.ended
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["away", "damaged", "refuses"])
+def test_no_nearer_replica_is_named_for_a_while_after_one_has_failed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader would name it again at once. What it has damaged, the leader may have as it was written."""
+    monkeypatch.setattr(batch_fetcher, "FOLLOWED", 0.5)
+    damaged = bytearray(log(5, 2))
+    damaged[-1] ^= 1
+
+    async def run() -> None:
+        async with fetching(rack="b") as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            asked, future = await source.asked.get()
+            assert asked.rack == "b"
+            future.set_result(reply(fetched(0, preferred=2)))
+            while asked.node == 1:  # it may be told first that it has no partition any more
+                asked, future = await source.asked.get()
+            if how == "away":
+                future.set_exception(Unavailable("closed"))
+            else:
+                error = 0 if how == "damaged" else CODES["CORRUPT_MESSAGE"]
+                future.set_result(reply(fetched(0, b"" if error else bytes(damaged), error=error)))
+            while asked.node == 2:
+                asked, future = await source.asked.get()
+            assert (asked.positions, asked.rack) == ({0: (5, 4, -1)}, "")
+            future.set_result(reply(fetched(0, log(5, 2))))
+            assert await read(feed) == [(5, 6)]
+            await asyncio.sleep(0.5)
+            for _ in range(2):  # one is under way
+                asked, future = await source.asked.get()
+                future.set_result(reply())
+            assert asked.rack == "b" and not feed.ended
 
     asyncio.run(run())
 

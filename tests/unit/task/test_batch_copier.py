@@ -731,7 +731,7 @@ def test_what_the_target_does_not_take(fault: Fault, reason: str) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("fault", [Unanswered("closed"), Lost(Unavailable("timed out"))])
+@pytest.mark.parametrize("fault", [Unanswered("closed"), Lost(Unanswered("timed out"))])
 def test_a_large_batch_that_is_not_answered_goes_by_records(fault: Fault) -> None:
     """A broker closes the connection if a request is too large. If a small batch is not answered, it is tried again."""
 
@@ -746,6 +746,21 @@ def test_a_large_batch_that_is_not_answered_goes_by_records(fault: Fault) -> Non
             ):
                 await world.until(lambda: False)
             assert world.target.requests[5].kind == "Produce" and world.source.size_held == 0
+
+    asyncio.run(run())
+
+
+def test_an_election_is_no_reason_to_divide_a_large_batch() -> None:
+    """The leader, or another one, takes it the next time."""
+
+    async def run() -> None:
+        world = World()
+        record = 5, 1000, Content(None, b"v" * BATCH_BYTES, ())
+        world.source.add(6, lambda: walk(memoryview(bytearray(batches.batch([record])))))
+        world.target.faults = {5: CODES["NOT_LEADER_OR_FOLLOWER"]}
+        with pytest.raises(OutcomeUnknown):
+            await world.until(lambda: False)
+        await world.until(lambda: world.target.position.offset == 6)
 
     asyncio.run(run())
 

@@ -254,7 +254,7 @@ def test_fence_then_load_then_copy(world: World) -> None:
     assert world.position == Position(3, "id", remote_id="remote-id", map_end=MapEnd(1))
     seen = copier.snapshot
     assert (seen.state, seen.position, seen.counters.records) == (State.RUNNING, world.position, 3)
-    assert seen.has_producer and seen.position_topic_id == "id" and seen.last_commit
+    assert seen.has_producer and seen.position.topic_id == "id" and seen.last_commit
 
 
 def test_a_partition_that_was_copied_before_goes_on_at_its_loaded_position(world: World) -> None:
@@ -764,6 +764,9 @@ def test_it_ends_where_it_is_told_and_lets_the_partition_go(world: World) -> Non
     assert world.position is not None and world.position.offset == 5 and not copier.has_producer
     world.run(100)
     assert world.copied == [0, 1, 2, 3, 4]
+    copier.post(LetGo(State.RELEASED))  # the plan follower has seen it
+    world.run(0.1)
+    assert copier.buffer.ended, "the partition returns to the batch path"
 
 
 def test_an_end_after_records_that_compaction_has_removed_is_committed(world: World) -> None:

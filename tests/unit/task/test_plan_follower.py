@@ -82,7 +82,7 @@ def test_only_a_partition_that_another_task_goes_on_with_is_told_as_released(
     """A change of its data path hands it to this very task, and status would call it unassigned for a second."""
     here, reports = Partition("t", 0), list[Report]()
     report = Report("us", "one", 7, here, "a.t", state.value, "", 100, 5, 0.0, 0.0, Counters())
-    snapshot = SimpleNamespace(state=state, has_become=state.__eq__, position_topic_id="", position=Position(3, ""))
+    snapshot = SimpleNamespace(state=state, has_become=state.__eq__, position=Position(3, ""))
     copier: Any = SimpleNamespace(partition=here, snapshot=snapshot, topic=SimpleNamespace(remote="a.t"))
     task: Any = SimpleNamespace(
         _being_let_go=[(copier, state)],

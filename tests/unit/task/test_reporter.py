@@ -25,7 +25,6 @@ SEEN = PartitionSnapshot(
     reason="",
     incident=None,
     position=Position(10, "id", remote_id="remote-id", resets=2),
-    position_topic_id="id",
     last_commit=1_000.0,
     renew_at=None,
     counters=Counters(records=3),

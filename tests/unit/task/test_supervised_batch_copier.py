@@ -74,7 +74,7 @@ def test_it_shows_how_the_partition_stands() -> None:
         world.source.add(8, lambda: made(3, at=5))
         await world.until(lambda: world.state is State.RUNNING)
         seen = copier.snapshot
-        assert (seen.position.offset, seen.counters.records, seen.position_topic_id) == (8, 3, TOPIC.topic_id)
+        assert (seen.position.offset, seen.counters.records, seen.position.topic_id) == (8, 3, TOPIC.topic_id)
         assert (copier.drained_to, copier.since_progress, seen.position_is_old(1e12)) == (8, 0.0, False)
         assert copier.fetches == (id_of(TOPIC.topic_id), PARTITION.partition)
         copier.post(RenewalDue())  # it sees to that itself

@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -169,6 +170,66 @@ def test_one_who_gives_up_does_not_take_the_connection_from_the_others(monkeypat
         made.close()
         with pytest.raises(Unavailable, match="were closed"):
             await third
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_connections_is_spread_over_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a thousand partitions of a broker begin at once."""
+
+    async def slow(*_: object) -> Connection:
+        await asyncio.sleep(0.05)
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", slow)
+
+    async def run() -> None:
+        serving = Pool(("a", 1), access({})).connections("produce", 4)
+        found = await asyncio.gather(*(serving.connection() for _ in range(1000)))
+        counts = Counter(map(id, found))
+        assert len(counts) == 4 and set(counts.values()) <= {249, 250, 251}
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_can_not_be_read_is_none_to_who_wants_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their requests were not sent. And one that we have retired is no failure of the broker."""
+
+    async def at_once(*_: object) -> Connection:
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def run() -> None:
+        monkeypatch.setattr(pool, "RECONNECT_MAX", 60.0)
+        monkeypatch.setattr(pool, "RECONNECT", 60.0)
+        made = Pool(("a", 1), access({}))
+        by_purpose = [made.connections(name, 1) for name in "abc"]
+        retired, unreadable, _ = [await serving.connection() for serving in by_purpose]
+        retired.retired = True
+        retired.close()
+        retired.broken = False
+        assert not made.is_doubtful() and await by_purpose[0].connection() is not retired
+        unreadable.close(Malformed("impossible length"))
+        assert made.is_doubtful()
+        for purpose in "bd":
+            with pytest.raises(Unavailable, match="impossible length"):
+                await made.connections(purpose, 1).connection()
+
+    asyncio.run(run())
+
+
+def test_a_machine_without_a_thread_left_is_like_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without(*_: object) -> Connection:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Connection, "open", without)
+
+    async def run() -> None:
+        made = Pool(("a", 1), access({}))
+        with pytest.raises(Unavailable, match="can't start new thread"):
+            await made.connections("other", 1).connection()
+        assert made.failing and made.waits
 
     asyncio.run(run())
 

@@ -857,6 +857,29 @@ def test_the_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) ->
         asyncio.run(run())
 
 
+def test_an_address_without_a_broker_behind_it_leaves_the_next_one_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a load balancer does: it takes the connection, and closes it before TLS has begun."""
+    with socket.create_server(("127.0.0.1", 0)) as closing, socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def close() -> None:
+            accepted, _ = closing.accept()
+            accepted.recv(1)
+            accepted.shutdown(socket.SHUT_RDWR)
+            accepted.close()
+
+        thread = threading.Thread(target=close, daemon=True)
+        thread.start()
+        ports = [each.getsockname()[1] for each in (closing, silent)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with pytest.raises(TimeoutError):
+            asyncio.run(Stream.open(("host", 1), access({"security.protocol": "ssl"}), 0.4))
+        silent.settimeout(5)
+        asked, _ = silent.accept()
+        asked.close()
+        thread.join()
+
+
 def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as refusing:
         ports = [each.getsockname()[1] for each in (silent, refusing)]

@@ -146,6 +146,40 @@ def test_a_token_is_used_to_its_end_while_the_server_is_away(server: Server, mon
         login.exchange()
 
 
+def test_a_valid_token_is_not_held_up_by_a_newer_one(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests of a connection wait while it logs in again."""
+    answer, original = threading.Event(), oidc.Oidc._fetched
+    monkeypatch.setattr(oidc, "RENEWED_AFTER", 0.0)
+    monkeypatch.setattr(oidc, "RENEWED_WITHIN", 0.1)
+    login = server.login()
+    assert b"Bearer token" in first_message(login)
+
+    def fetched(self: oidc.Oidc) -> Token:
+        assert answer.wait(20)
+        return original(self)
+
+    monkeypatch.setattr(oidc.Oidc, "_fetched", fetched)
+    server.body = b'{"access_token": "newer", "expires_in": 60}'
+    assert b"Bearer token" in first_message(login), "ANSWERED_WITHIN has not passed"
+    assert len(server.asked) == 1
+    answer.set()
+    until("the newer one", lambda: b"Bearer newer" in first_message(login))
+
+
+def test_a_token_is_fetched_once_there_are_threads_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    login = server.login()
+    with monkeypatch.context() as patched:
+
+        def no_thread(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        patched.setattr(threading.Thread, "start", no_thread)
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="can't start new thread"):
+                login.exchange()
+    assert b"Bearer token" in first_message(login)
+
+
 @pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:hunter2/"])
 def test_a_url_that_is_none(server: Server, url: str) -> None:
     with pytest.raises(WireError, match=r"can't be used \(") as raised:
