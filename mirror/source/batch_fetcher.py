@@ -21,9 +21,10 @@ from mirror.wire.fetch import TopicKey
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL = 60.0  # seconds after which others are asked who leads a partition that does not move
-# Seconds after which the next look asks the leader for the nearest replica again (KIP-392), as Java's client does. For
-# as long leaders are not asked for one after one has failed.
+# Seconds after which the next look asks the leader for the nearest replica again (KIP-392), as Java's client does.
 FOLLOWED = 300.0
+# Seconds for which everything is fetched from leaders after a nearer replica has failed: the longer, the more have.
+LED, LED_MAX = 5.0, 300.0
 
 
 class BatchFetcher:
@@ -32,7 +33,8 @@ class BatchFetcher:
     def __init__(self, cluster: Cluster, memory: MemoryBounds = BOUNDS, rack: str = "") -> None:
         self.cluster = cluster
         self._rack = rack
-        self._leaders_until = 0.0  # by the loop's clock: everything is fetched from leaders
+        self._led = Backoff(LED, LED_MAX)
+        self._led_until = 0.0  # by the loop's clock
         self.memory = FetchMemory(memory, self.wake)
         self._brokers: dict[int, BrokerFetches] = {}
         self._looking: set[asyncio.Task[None]] = set()
@@ -82,13 +84,18 @@ class BatchFetcher:
 
         A leader would name it again at once: it does not know that we can't reach it, or can't read what it has.
         """
-        if feed.follows_until:
-            self._leaders_until = asyncio.get_running_loop().time() + FOLLOWED
+        now = asyncio.get_running_loop().time()
+        if feed.follows_until and now >= self._led_until:
+            self._led_until = now + self._led.next()
+
+    def trust(self) -> None:
+        """A nearer replica has given records."""
+        self._led.reset()
 
     @property
     def rack(self) -> str:
         """Where we are; "" if leaders shall name no nearer replica."""
-        return self._rack if asyncio.get_running_loop().time() >= self._leaders_until else ""
+        return self._rack if asyncio.get_running_loop().time() >= self._led_until else ""
 
     def wake(self) -> None:
         """There may be room for more."""

@@ -52,6 +52,9 @@ class FeedPlacer(Protocol):
     def distrust(self, feed: Feed) -> None:
         """Have leaders name no nearer replica for a while, if this feed's one has failed."""
 
+    def trust(self) -> None:
+        """A nearer replica has given records."""
+
     @property
     def rack(self) -> str:
         """Where we are; "" if leaders shall name no nearer replica."""
@@ -266,6 +269,9 @@ class BrokerFetches:
                 read(feed, fetched, held, memory.bounds)
             except Malformed as error:
                 self._unreadable(feed, error)
+            else:
+                if feed.follows_until:
+                    self._fetcher.trust()
         held.add((feed.batches - before) * memory.bounds.batch)
 
     def _follow(self, feed: Feed, node: int) -> None:

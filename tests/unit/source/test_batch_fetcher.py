@@ -938,7 +938,7 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
 @pytest.mark.parametrize("how", ["away", "damaged", "refuses"])
 def test_no_nearer_replica_is_named_for_a_while_after_one_has_failed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader would name it again at once. What it has damaged, the leader may have as it was written."""
-    monkeypatch.setattr(batch_fetcher, "FOLLOWED", 0.5)
+    monkeypatch.setattr(batch_fetcher, "LED", 0.5)
     damaged = bytearray(log(5, 2))
     damaged[-1] ^= 1
 
