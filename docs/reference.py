@@ -27,9 +27,11 @@ from mirror.config.load import json_schema, settings_of
 from mirror.config.located_yaml import SECRET
 from mirror.config.reload_effects import EFFECTS
 from mirror.config.resolved import written
-from mirror.control.reports import DATA_PATHS, LOST, OTHER_REASON, PATH_REASONS, TRANSACTION_OUTCOMES
+from mirror.control.data_path import DATA_PATHS, OTHER_REASON, PATH_REASONS
+from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.certificates import KINDS
-from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
+from mirror.kafka.clients import SOURCE_CONSUMER
+from mirror.kafka.producers import TARGET_PRODUCER
 from mirror.model import SIDES
 from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES

@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from mirror.config.located_yaml import SECRET, Location, Problem
 from mirror.config.value_types import SERVER
-from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER, TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
+from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER
 from mirror.kafka.librdkafka_log import NOT_CREATED, UNKNOWN_PROPERTY, why_not_created
+from mirror.kafka.producers import TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
 from mirror.settings import TOKEN_PROVIDER
 
 # A logger without output: if the file sets `debug`, librdkafka would print during the check.

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, span_of
 from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
+from mirror.control.kept_claims import KeptClaims
 from mirror.control.kept_orders import KeptOrders
 from mirror.control.orders import Order, Orders, Scope
 from mirror.control.plan import Plan, WrongPlan, unreadable
@@ -31,8 +32,6 @@ log = logging.getLogger(__name__)
 # Spark's planner process has no log set up: without this handler Python would print there. Service and tasks log it.
 log.addHandler(logging.NullHandler())
 
-REMEMBERED = 1_000  # most replaced tasks that are kept until the user of the reader removes them
-HOLDERS = 100  # last tasks of a slice in a Spark epoch whose claims are known when they are read again
 TOGETHER = 0.1  # seconds for which a poll goes on while there are more records
 STRAGGLE = 0.1  # seconds during which answers may still arrive after the reader has stopped fetching
 NOT_READ = "another version of mirror wrote it: run one version only, and repeat orders with its pause and resume"
@@ -64,15 +63,13 @@ class ControlReader:
         self.plan: Plan | None = None
         self.has_wrong_plan = False  # True if the topic's newest plan is ignored, and `plan` is the one before it
         self.intent: bytes | None = None
-        self.claims: dict[int, str] = {}
-        self.replaced_tasks: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
         self.verified: Verification | None = None  # the last comparison of the whole flow
         self.signs = Signs()
         self.recreations = 0  # how often the topic was found to have another id, or to have become shorter
         self._kept = KeptOrders()
+        self._claims = KeptClaims()
         self._flow = flow
         self._topic = flow.control_topic
-        self._holders: dict[int, tuple[str, deque[str]]] = {}  # by slice: the newest Spark epoch, and its last tasks
         self._newest_plans: deque[bytes] = deque(maxlen=2)  # until they are decoded
         self._begin: int | None = None  # where the topic began at the last look
         self._reached = 0
@@ -98,6 +95,16 @@ class ControlReader:
     def decisions(self) -> Mapping[Partition, Decision]:
         """The decisions in force. Each reading that finds one replaces them as a whole."""
         return self._kept.decisions
+
+    @property
+    def claims(self) -> Mapping[int, str]:
+        """The task that has claimed each slice last."""
+        return self._claims.tasks
+
+    @property
+    def replaced_tasks(self) -> deque[Claim]:
+        """The claims by which a task has replaced another one. The user of the reader removes them."""
+        return self._claims.replaced
 
     @property
     def awaits_plan(self) -> bool:
@@ -265,21 +272,8 @@ class ControlReader:
         elif key == VERIFY_KEY:
             self.verified = Verification.decode(value)
         elif key.startswith(CLAIM_KEY):
-            self._keep_claim(Claim.decode(key, value))
+            self._claims.keep(Claim.decode(key, value))
         return True
-
-    def _keep_claim(self, claim: Claim) -> None:
-        """Store a claim, and note a take-over if its Spark epoch has had another task for the slice.
-
-        Spark starts one task for each slice of a Spark epoch. A second one replaces a task that was lost.
-        """
-        self.claims[claim.slice] = claim.task
-        spark_epoch, tasks = self._holders.get(claim.slice, ("", deque[str]()))
-        if not claim.spark_epoch or claim.spark_epoch != spark_epoch:
-            self._holders[claim.slice] = claim.spark_epoch, deque([claim.task], HOLDERS)
-        elif claim.task not in tasks:  # a known claim is read again, from a recreated topic
-            tasks.append(claim.task)
-            self.replaced_tasks.append(claim)
 
     def _decode_plan(self) -> None:
         """Decode the newest plan only: there may be thousands of older ones before the end of the topic."""

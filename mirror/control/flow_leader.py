@@ -23,9 +23,10 @@ from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.control.transaction_errors import judged
 from mirror.errors import FlowError, Superseded
-from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, target_producer, transactional_properties
+from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA
 from mirror.kafka.credentials import FileChanges
 from mirror.kafka.own_topic_producer import queued
+from mirror.kafka.producers import target_producer, transactional_properties
 from mirror.kafka.transactional_ids import flow_leader_id
 from mirror.model import Topic
 from mirror.settings import Flow

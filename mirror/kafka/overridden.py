@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mirror.kafka.clients import SOURCE_CONSUMER, fixed_producer
+from mirror.kafka.clients import SOURCE_CONSUMER
+from mirror.kafka.producers import fixed_producer
 from mirror.settings import Flow
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirror.errors import ClusterAway
-from mirror.kafka.clients import internal_producer
 from mirror.kafka.credentials import FileChanges
+from mirror.kafka.producers import internal_producer
 from mirror.settings import Cluster
 
 BY_KEY = -1  # stands for the partition that Java's producer would choose, by the record's key

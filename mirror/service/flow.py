@@ -1,4 +1,4 @@
-"""Runs one flow in the service: takes the lead, publishes plans, and reads the reports."""
+"""Runs one flow in the service: takes the lead and publishes plans. status_follower.py reads the reports meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from mirror.backoff import Backoff
-from mirror.control.control_topics import ALL_REPORTS, StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.control.slices import Capacity
@@ -22,6 +21,7 @@ from mirror.service.flow_health import FlowHealth
 from mirror.service.flow_query import FlowQuery
 from mirror.service.plan_changes import plan_changes
 from mirror.service.sidelines import Sidelines
+from mirror.service.status_follower import StatusFollower
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.spark.failure_reason import refusal
@@ -33,7 +33,6 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
-BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
 
@@ -72,7 +71,7 @@ class FlowRunner(threading.Thread):
         self._health = FlowHealth(flow, self.status, self._flow_leader, self._monitor, self._query)
         self.drained = threading.Event()  # all tasks have ended
         self.finished = threading.Event()  # set after `drained`, once MirrorMaker's positions are written
-        self._status_was_made_again = threading.Event()
+        self._reports = StatusFollower(flow, self.status, stopping, lambda: self.failure is not None)
         self._logged_problem = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
 
@@ -85,7 +84,7 @@ class FlowRunner(threading.Thread):
 
     def run(self) -> None:
         """Lead the flow, and try again after every failure that can pass."""
-        follower = threading.Thread(target=self._follow_status, daemon=True, name=f"status {self._flow.name}")
+        follower = threading.Thread(target=self._reports.follow, daemon=True, name=f"status {self._flow.name}")
         follower.start()
         backoff = Backoff(0.5, 10.0)
         while not self._stopping.is_set() and self.failure is None:
@@ -206,6 +205,7 @@ class FlowRunner(threading.Thread):
             self._conflict_guard.reconfigure(flow)
             self._monitor.reconfigure(flow)
             self._sidelines.reconfigure(flow)
+            self._reports.reconfigure(flow)
             self.status.remember("the flow follows the changed configuration")
         return True
 
@@ -223,7 +223,7 @@ class FlowRunner(threading.Thread):
             log.warning("own topic was deleted and created again", extra=where)
             self.status.remember(f"{topic} was deleted and created again: its records are gone")
             if topic == self._flow.status_topic:
-                self._status_was_made_again.set()
+                self._reports.topic_was_made_again()
 
     def _on_progress(self) -> None:
         """Say that the loop runs, in a long look. A stop ends the look: the tasks are told to stop only after it."""
@@ -277,28 +277,3 @@ class FlowRunner(threading.Thread):
             self._sidelines.stop()
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
-
-    def _follow_status(self) -> None:
-        """Read the reports. Use a new consumer after the status topic was deleted and created again.
-
-        librdkafka ignores the new topic's leader if its epoch is lower than the old topic's was (issue 4898 there).
-        """
-        reader: StatusReader | None = None
-        back = 0
-        while not self._stopping.is_set() and self.failure is None:
-            try:
-                if self._status_was_made_again.is_set():
-                    self._status_was_made_again.clear()
-                    if reader is not None:
-                        reader.close()
-                    reader, back = None, ALL_REPORTS
-                reader = reader or StatusReader(self._flow, back)
-                self.status.absorb(reader.poll(0.5))
-                self.status.ignored = reader.ignored
-            except ClusterAway:
-                self._stopping.wait(1.0)
-            except Exception:  # copying must go on; the status is tried again later
-                log.exception(BUG, extra=self._where)
-                self._stopping.wait(BUG_DELAY)
-        if reader is not None:
-            reader.close()

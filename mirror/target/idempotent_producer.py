@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.kafka.client_errors import is_away, is_lasting
-from mirror.kafka.clients import idempotent_properties, target_producer
 from mirror.kafka.credentials import FileChanges
+from mirror.kafka.producers import idempotent_properties, target_producer
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from mirror.clock import Clock
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused, TransactionAborted
-from mirror.kafka.clients import request_limits
 from mirror.kafka.consumed_batch import ConsumedBatch
+from mirror.kafka.producers import request_limits
 from mirror.kafka.record_headers import HEADER_WEIGHT, NO_HEADERS, readable
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow

@@ -19,9 +19,10 @@ from mirror.errors import (
     TransactionAborted,
 )
 from mirror.kafka.client_errors import FENCED, is_away, is_lasting
-from mirror.kafka.clients import LIBRDKAFKA, target_producer, transactional_properties
+from mirror.kafka.clients import LIBRDKAFKA
 from mirror.kafka.credentials import FileChanges
 from mirror.kafka.librdkafka_log import is_connection_fault
+from mirror.kafka.producers import target_producer, transactional_properties
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 

@@ -163,7 +163,7 @@ class CopyAction:
         """Commit the batch, or only the position after it if nothing of it goes to the target."""
         if trying.passes_over:
             poison = self._poison
-            self._facts.log_skip("record can't be copied, copying goes on after it", poison.refusal(trying.batch))
+            self._facts.skips.log("record can't be copied, copying goes on after it", poison.refusal(trying.batch))
             letter = trying.policy == "dead_letter"
             # If the target has refused the dead letter, too, the next one lacks the record's content.
             session.pass_over(

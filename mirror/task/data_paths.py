@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 
+from mirror.control.data_path import BATCHES, RECORDS, DataPath
 from mirror.control.partition_state import State
-from mirror.control.reports import BATCHES, RECORDS, DataPath
 from mirror.errors import MirrorError, TaskHung, Unsupported
 from mirror.kafka.credentials import FileChanges
 from mirror.model import Partition, Topic

@@ -80,7 +80,7 @@ class LossPolicy:
             raise SourceDataLost(f"{loss.what}; {loss.remedy}")
         # The id tells this loss from the same loss of another topic that had the name.
         where = {"offset": loss.resume, "topic_id": facts.topic.topic_id}
-        facts.log_skip("source data is lost, copying goes on after it", loss.what, **where)
+        facts.skips.log("source data is lost, copying goes on after it", loss.what, **where)
         before = -1 if loss.reason == "recreated" else facts.known.position.newest_epoch
         at = facts.known.next(loss.resume, epoch_before_markers=before)
         if loss.reason == "truncated":  # the position goes back, which only a reset may do

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 
 from mirror.backoff import Backoff
@@ -10,8 +9,6 @@ from mirror.control.decisions import Incident, doubt
 from mirror.control.partition_state import TRANSITIONS, State
 from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
-from mirror.kafka.provenance import ProvenanceFilter
-from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
@@ -22,11 +19,9 @@ from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.next_action import Action, DecisionView
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.rate_limits import Turns
-from mirror.task.stop_log import StopLog
+from mirror.task.stop_log import SkipLog, StopLog
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import StepLock
-
-log = logging.getLogger(__name__)
 
 OF_DELETED_TOPIC = ReadingLost("the position belongs to a topic that was deleted")
 
@@ -45,7 +40,7 @@ class PartitionFacts:
         self.partition = partition
         self.topic = topic
         self.incarnation = uuid.uuid4().hex[:16]  # of this copier: counters start at zero with each new one
-        self.buffer = RecordBuffer(start.offset, _record_filter(services, partition, topic))
+        self.buffer = RecordBuffer(start.offset, services.record_filter(partition, topic))
         self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"
         self.known = KnownPositions(start, topic, early, services.plan.renew_interval, services.clock)
@@ -70,7 +65,7 @@ class PartitionFacts:
         self._plan = services.plan
         self._backoff = Backoff()
         self._stops = StopLog(self.where)
-        self._skips = OnChange()
+        self.skips = SkipLog(self.where)
 
     def is_of_present_topic(self, position: Position | None) -> bool:
         """True if the position belongs to the current source topic, or if there is no position."""
@@ -284,11 +279,6 @@ class PartitionFacts:
             self.incident = None
         self._stops.stopped(error, self.state)
 
-    def log_skip(self, what: str, reason: str, **more: object) -> None:
-        """Log a skip once, before committing it, so that a crash after the commit cannot lose the message."""
-        if self._skips.is_new((what, reason)):
-            log.warning(what, extra={**self.where, "reason": reason, **more})
-
     def incident_of(self, kind: str) -> Incident:
         """The incident of this kind at the position: a loss on the source, or a refused record."""
         at = self.known.position
@@ -303,11 +293,3 @@ class PartitionFacts:
     def where(self) -> dict[str, object]:
         """The fields of a log line."""
         return {"flow": self._services.flow.name, "topic": self.partition.topic, "partition": self.partition.partition}
-
-
-def _record_filter(services: TaskServices, partition: Partition, topic: Topic) -> ProvenanceFilter | None:
-    """What leaves out the records that come back: with `active_active` only."""
-    if not services.flow.active_active:
-        return None
-    source, target = services.plan.clusters
-    return ProvenanceFilter(partition, (topic.remote, partition.partition), (source, target))

@@ -155,7 +155,7 @@ class TakeOver:
 
         After any error that it raises, the session is discarded.
         """
-        self._facts.log_skip("position decided, copying goes on from it", why, choice=choice, offset=at.offset)
+        self._facts.skips.log("position decided, copying goes on from it", why, choice=choice, offset=at.offset)
         try:
             self._facts.commit_position_only(at, session)
         except TransactionAborted as error:  # the next step has to take over again: nothing says yet where we are

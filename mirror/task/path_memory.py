@@ -7,7 +7,7 @@ only shortly before. This keeps it from changing paths again and again.
 from __future__ import annotations
 
 from mirror.clock import Clock
-from mirror.control.reports import BATCHES, RECORDS, DataPath
+from mirror.control.data_path import BATCHES, RECORDS, DataPath
 
 FIRST_STAY = 10.0  # seconds on the record path
 LONGEST_STAY = 3600.0

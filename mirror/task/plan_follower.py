@@ -27,7 +27,7 @@ from mirror.control.partition_state import State
 from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.slice_claims import Claimant
 from mirror.control.task_settings import TaskSettings
-from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
+from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.kafka import clients
 from mirror.kafka.renewed import Renewed
 from mirror.logs import OnChange
@@ -44,19 +44,17 @@ from mirror.task.reading_watch import ReadingWatch
 from mirror.task.reporter import Reported, Reporter
 from mirror.task.slice_plan import SlicePlan
 from mirror.task.start_offsets import find_starts
+from mirror.task.step_watch import StepWatch
 from mirror.task.task_services import TaskServices
 from mirror.task.thread_stack import stack_of
 from mirror.task.transaction_threads import TransactionThreads
 from mirror.task.waiting_partitions import WaitingPartitions
-from mirror.text import BUG, duration, plural
+from mirror.text import BUG, plural
 from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
 
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes the plan follower at once
-SLOW_AFTER = 5.0  # seconds after which a step counts as slow
-HUNG_TIMEOUTS = 5  # a step may wait for five time-outs: deliveries, flush, position, commit, abort
-HUNG_SECONDS_MIN = 30.0  # at least: a take-over waits for answers that transaction_timeout does not limit
 
 
 class PlanFollower(threading.Thread):
@@ -85,7 +83,7 @@ class PlanFollower(threading.Thread):
         self._paths = paths
         self._main_thread_id = threading.get_ident()  # it creates this object, and polls the fetcher
         self._reading = ReadingWatch(lambda: fetcher.loops, services.clock)
-        self._threads = threads
+        self._steps = StepWatch(services.flow, threads)
         self._source = Renewed(services.flow.source, lambda: clients.admin(services.flow.source))
         self._assigned: dict[Partition, Copier] = {}
         self._being_let_go: list[tuple[Copier, State]] = []  # each with the state that it was asked to enter
@@ -101,7 +99,6 @@ class PlanFollower(threading.Thread):
         self._reporter = Reporter(plan, services.clock, services.throttles, self._ends, self._reported, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
-        self._hanging = OnChange()
         self._retry_at = 0.0
         self._report_at = 0.0
 
@@ -264,21 +261,7 @@ class PlanFollower(threading.Thread):
 
     def _check_steps(self) -> None:
         """Find hung steps, ask for renewals, close idle producers. Called once a second. Raises TaskHung."""
-        hung_after = max(HUNG_SECONDS_MIN, HUNG_TIMEOUTS * self._flow.transaction_timeout)
-        slow = 0
-        for copier in (*self._held_copiers(), *(copier for copier, _ in self._being_let_go)):
-            # In the other order, a transform that returns between the two calls would leave a large `lasts` and no
-            # `hangs`, and the task would be ended for nothing.
-            hangs = copier.hang_reason
-            lasts = copier.since_progress
-            slow += lasts > SLOW_AFTER and isinstance(copier, RecordCopier)
-            if hangs:  # the task goes on: a step that transforms holds nothing open on the target
-                self._log_hanging(copier, hangs)
-            elif lasts > hung_after:
-                # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
-                log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
-                raise TaskHung(f"{copier.partition}: a step hangs for {duration(lasts)}; the task starts again")
-        self._threads.ensure_threads(slow)
+        self._steps.check((*self._held_copiers(), *(copier for copier, _ in self._being_let_go)))
         self._paths.keep(self._assigned.values())
         now = self._services.clock.monotonic()
         for copier in self._held_copiers():
@@ -293,10 +276,6 @@ class PlanFollower(threading.Thread):
         where = {"flow": self._flow.name, "stack": stack_of(self._main_thread_id)}
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)
-
-    def _log_hanging(self, copier: Copier, reason: str) -> None:
-        if self._hanging.is_new(reason, copier.partition):
-            log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
 
     def _where(self, copier: Copier) -> dict[str, object]:
         topic, partition = copier.partition

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from mirror.clock import Clock
+from mirror.control.data_path import DataPath
 from mirror.control.partition_state import State
-from mirror.control.reports import DataPath, Report
+from mirror.control.reports import Report
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.source.end_offsets import SourceEnds

@@ -1,4 +1,4 @@
-"""The log lines of a partition that an error has stopped, on either data path."""
+"""The log lines of a partition that an error has stopped, on either data path, and of what it skips."""
 
 from __future__ import annotations
 
@@ -32,3 +32,16 @@ class StopLog:
     def copied(self) -> None:
         """The partition is copied again: the next error is new."""
         self._errors.clear()
+
+
+class SkipLog:
+    """Warns of what a partition skips. `where` are the fields of a log line."""
+
+    def __init__(self, where: Mapping[str, object]) -> None:
+        self._where = where
+        self._skips = OnChange()
+
+    def log(self, what: str, reason: str, **more: object) -> None:
+        """Log a skip once, before committing it, so that a crash after the commit cannot lose the message."""
+        if self._skips.is_new((what, reason)):
+            log.warning(what, extra={**self._where, "reason": reason, **more})

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from mirror.clock import Clock
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.provenance import ProvenanceFilter
 from mirror.kafka.throttling import Throttles
+from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.source.fetch_moves import Seek
 from mirror.target.position_reader import PositionReader
@@ -61,3 +63,10 @@ class TaskServices:
     def of_topic(self, topic: str) -> TaskServices:
         """The services for copiers of this source topic: their `flow` has the topic's own settings."""
         return replace(self, topic=topic)
+
+    def record_filter(self, partition: Partition, topic: Topic) -> ProvenanceFilter | None:
+        """What leaves out the records that come back: with `active_active` only."""
+        if not self.flow.active_active:
+            return None
+        source, target = self.plan.clusters
+        return ProvenanceFilter(partition, (topic.remote, partition.partition), (source, target))

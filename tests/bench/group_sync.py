@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import Producer
 
-from tests.bench.systems import Job, Mirror, MirrorMaker, System
+from tests.bench.job import Job
+from tests.bench.systems import Mirror, MirrorMaker, System
 from tests.checker.history import Record
 from tests.harness import oracle, topics
 from tests.harness.compaction import write_again

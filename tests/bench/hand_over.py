@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.bench import catch_up
 from tests.bench.catch_up import Load
-from tests.bench.systems import BatchMirror, Job
+from tests.bench.job import Job
+from tests.bench.systems import BatchMirror
 from tests.harness import configuration, oracle
 from tests.harness.service import TAKES_BATCHES, TAKES_RECORDS
 from tests.harness.waiting import until

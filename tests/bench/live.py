@@ -12,6 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.harness import topics
 from tests.harness.waiting import until
 
 Sample = tuple[float, float]  # when it was sent (monotonic seconds), latency in seconds
@@ -19,6 +20,7 @@ SIZE = 200  # bytes of each value
 TICK = 0.001  # seconds between two looks at the clock
 TRICKLE = 20.0  # records per second until the first has arrived: what piles up at a start is not measured
 LATE = 60.0  # seconds
+WARM_UP = 15.0  # seconds; JVMs compile what is hot in the first ones
 TOPIC_MAX = 1_000  # partitions of a topic: a controller of Kafka does not make one with 10,000 in one step
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -157,13 +159,13 @@ def reading(path: Path) -> Iterator[tuple[Any, Callable[[int], list[Sample]]]]:
         reader.kill()
 
 
-def observe(path: Path, rate: float, run: Callable[[], None], exists: Callable[[], bool]) -> list[Sample]:
+def observe(path: Path, rate: float, run: Callable[[], None]) -> list[Sample]:
     """Write at `rate` records/s and read while `run` runs; samples in order of arrival.
 
     Raises AssertionError if not all have come some time after.
     """
     with writing(path, rate, min(rate, TRICKLE)) as (full, finish):
-        until("the remote topic", exists, 120)
+        until("the remote topic", lambda: topics.partitions(path.target, path.remote) > 0, 120)
         with reading(path) as (arrived, all_of):
             assert arrived.wait(120), "no record arrives"
             full.set()

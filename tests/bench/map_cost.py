@@ -13,7 +13,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.bench.systems import Job, Mirror
+from tests.bench.job import Job
+from tests.bench.systems import Mirror
 from tests.harness import oracle, topics
 from tests.harness.waiting import PATIENCE, until
 

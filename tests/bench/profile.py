@@ -11,7 +11,8 @@ from pathlib import Path
 import mirror
 from tests.bench import catch_up
 from tests.bench.catch_up import Load
-from tests.bench.systems import Job, System
+from tests.bench.job import Job
+from tests.bench.systems import System
 from tests.harness.waiting import until
 
 Result = dict[str, object]

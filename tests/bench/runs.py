@@ -13,20 +13,17 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
-from tests.bench import catch_up, group_sync, hand_over, live, many, map_cost, profile, scale
+from tests.bench import catch_up, group_sync, hand_over, latency, live, many, map_cost, pauses, profile, scale
 from tests.bench.catch_up import Load
 from tests.bench.clusters import cluster
 from tests.bench.distance import Distance
 from tests.bench.encryption import encrypted
-from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Job, Mirror, System, candidate
-from tests.bench.usage import Usage
+from tests.bench.job import Job
+from tests.bench.systems import CANDIDATES, SYSTEMS, BatchMirror, Mirror, System, candidate
 from tests.harness import topics
 from tests.harness.link import Link
-from tests.harness.waiting import until
 
 Result = dict[str, object]
-WARM_UP, MEASURED = 15.0, 30.0  # seconds; JVMs compile what is hot in the first ones
-BUSY_WARM_UP = 5.0  # seconds: the other topic keeps everything hot
 
 
 class Bench:
@@ -213,31 +210,14 @@ class Bench:
             if round_trip:
                 job = replace(job, far_target=self._link.to(self.target))
                 link = self._link.carries(round_trip)
-            moments: list[float] = []
-            with link, SYSTEMS[name](job) as system:
-                usage = Usage(system)
-
-                def steady() -> None:
-                    for seconds in (BUSY_WARM_UP if busy else WARM_UP, MEASURED):
-                        time.sleep(seconds)
-                        moments.append(time.monotonic())
-                    usage.look(0)
-                    if busy is not None:
-                        come = self._count(job, busy)
-                        assert come < busy.records, "the other topic has caught up too soon"
-
-                samples = live.observe(path, rate, steady, self._arrived(path))
+            with link:
+                found = latency.measure(SYSTEMS[name](job), path, rate, busy)
             if busy is not None:
                 self._forget(job, busy.topic)
-            return {**live.percentiles(samples, *moments), "memory_bytes": usage.peak}
+            return found
 
         what: Result = {"measure": "latency", "rate": rate, "busy": busy is not None}
         yield from self._each({**what, "delay_ms": 1000 * round_trip}, rounds, one, self._live_systems)
-
-    def _count(self, job: Job, load: Load) -> int:
-        here = catch_up.Count(self.target.bootstrap, job.remote(load.topic), load.partitions)
-        here.now()
-        return here.now()
 
     def _live(self, name: str, rate: int, busy: Load | None = None, partitions: int = 4) -> tuple[Job, live.Path]:
         topic = f"live-{rate}-{time.monotonic_ns()}"
@@ -247,9 +227,6 @@ class Bench:
             wanted[busy.topic] = busy.partitions
         job = self.job(wanted)
         return job, live.Path(self.source.bootstrap, topic, self.target.bootstrap, job.remote(topic), partitions)
-
-    def _arrived(self, path: live.Path) -> Callable[[], bool]:
-        return lambda: topics.partitions(path.target, path.remote) > 0
 
     def pauses(self, rounds: int, partitions: int, rate: int = 1000) -> Iterator[Result]:
         """What running partitions feel when a topic is added, and when another node takes over after a kill.
@@ -261,45 +238,10 @@ class Bench:
         def one(name: str) -> Result:
             job, path = self._live(name, rate, partitions=partitions)
             job = replace(job, pattern=f"{next(iter(job.topics))}.*", slots=4)
-            moments: list[float] = []
-            system = SYSTEMS[name](job)
-
-            def events() -> None:
-                time.sleep(WARM_UP)
-                moments.append(time.monotonic())
-                time.sleep(10)
-                moments.append(time.monotonic())
-                added = f"{path.topic}-added"
-                topics.create(self.source.bootstrap, added, 4)
-                until("the added topic", lambda: topics.partitions(path.target, job.remote(added)) > 0, 60)
-                time.sleep(10)
-                moments.append(time.monotonic())
-                time.sleep(2)  # what was written by then has come when the kill does
-                moments.append(time.monotonic())
-                system.kill()
-                system.start()
-                self._await_copying(path, rate)
-                moments.append(time.monotonic())
-
-            with system:
-                samples = live.observe(path, rate, events, self._arrived(path))
-            steady, added, settled, killed, end = moments
-            return {
-                "steady": live.percentiles(samples, steady, added),
-                "topic_added": live.percentiles(samples, added, settled),
-                "after_kill": live.percentiles(samples, killed, end),
-            }
+            return pauses.measure(SYSTEMS[name](job), path, rate)
 
         what: Result = {"measure": "pauses", "rate": rate, "partitions": partitions}
         yield from self._each(what, rounds, one, self._live_systems)
-
-    def _await_copying(self, path: live.Path, rate: int) -> None:
-        """Wait until as much has come as is written in a few seconds, and a little longer for what has piled up."""
-        here = catch_up.Count(path.target, path.remote, path.partitions)
-        here.now()
-        before = here.now()
-        until("the copy goes on", lambda: here.now() > before + 5 * rate, 180)
-        time.sleep(5)
 
     def partitions(self, intervals: Mapping[int, float], measure: str = "partitions") -> Iterator[Result]:
         """What so many partitions take, idle and while each gets a record in so many seconds, and how late it is."""

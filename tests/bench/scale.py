@@ -17,7 +17,8 @@ import psutil
 
 from tests.bench import catch_up
 from tests.bench.catch_up import Count, Load
-from tests.bench.systems import BatchMirror, Job, Mirror
+from tests.bench.job import Job
+from tests.bench.systems import BatchMirror, Mirror
 from tests.harness.cpu_limit import limited
 from tests.harness.installed import HERE
 from tests.harness.spark_cluster import SparkCluster

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -15,64 +14,22 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import yaml
 
-from mirror.demo.brokers import LocalCluster, free_port
+from mirror.demo.brokers import free_port
 from mirror.demo.kafka_jars import MIRROR_MAKER, classpath
 from mirror.demo.subprocesses import spawn
 from mirror.spark.java import java
+from tests.bench.job import Job
 from tests.harness import processes, topics
 from tests.harness.service import TAKES_RECORDS
 
 STOP_SECONDS = 60.0
 PATH = re.compile(r'mirror_data_path_partitions\{.*path="(\w+)".*\} (\S+)')
-_numbers = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to copy: under an alias of its own, each run meets nothing that an earlier one left."""
-
-    source: LocalCluster
-    target: LocalCluster
-    directory: Path
-    topics: Mapping[str, int]  # partitions of each
-    alias: str
-    compression: str = "none"
-    pattern: str = ""  # of topics that may come later
-    far_source: str = ""  # the source's address for the system, if that is far away
-    far_target: str = ""  # the target's
-    security: Mapping[str, str] = field(default_factory=dict)  # what clients of both clusters need
-    slots: int = 0  # tasks that may run at once, if not what the system makes of the machine
-
-    @staticmethod
-    def new(source: LocalCluster, target: LocalCluster, directory: Path, topics: Mapping[str, int], **more: Any) -> Job:
-        """A job with a fresh alias."""
-        return Job(source, target, directory, topics, f"r{next(_numbers)}x{uuid.uuid4().hex[:4]}", **more)
-
-    @property
-    def wanted(self) -> str:
-        """The regular expression of the topics to copy."""
-        return self.pattern or "|".join(self.topics)
-
-    @property
-    def reads(self) -> str:
-        """Where the system finds the source."""
-        return self.far_source or self.source.bootstrap
-
-    @property
-    def writes(self) -> str:
-        """Where the system finds the target."""
-        return self.far_target or self.target.bootstrap
-
-    def remote(self, topic: str) -> str:
-        """Its name on the target."""
-        return f"{self.alias}.{topic}"
 
 
 class System(ABC):

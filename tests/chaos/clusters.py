@@ -15,9 +15,9 @@ from tests.chaos.arena import TRANSACTION_TIMEOUT, USER, Arena
 from tests.chaos.matrix import row
 from tests.chaos.packets import lost
 from tests.chaos.recorder import Recorder
-from tests.harness import credentials, topics
+from tests.harness import acls, credentials, topics
+from tests.harness.held_back import HeldBack
 from tests.harness.load import producer
-from tests.harness.proxy import HeldBack
 from tests.harness.waiting import PATIENCE, until
 
 OFFSETS = "__consumer_offsets"
@@ -142,14 +142,14 @@ def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         )
     )
     print(f"   {name}", flush=True)
-    with topics.forbidden(arena.pair.target, resource, name, AclOperation.WRITE):
+    with acls.forbidden(arena.pair.target, resource, name, AclOperation.WRITE):
         _await_refusal(arena, recorder)
         time.sleep(rng.uniform(0, 5))
 
 
 @row("16 the permission to read the source is revoked, and granted again", everywhere=False)
 def read_permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    with topics.forbidden(arena.pair.source, ResourceType.TOPIC, recorder.topic, AclOperation.READ):
+    with acls.forbidden(arena.pair.source, ResourceType.TOPIC, recorder.topic, AclOperation.READ):
         arena.source_proxy.disconnect()  # for an open fetch session a broker does not ask again
         _await_refusal(arena, recorder)
         time.sleep(rng.uniform(0, 5))

@@ -26,24 +26,10 @@ from mirror.wire.requests import Api, Request
 from mirror.wire.transactional import Entered
 from mirror.wire.writer import Writer
 from tests.harness import batches
+from tests.harness.batch_requests import BARRIER, ID, MAP, SYNCS, Sent, offset_committed, offset_wanted, seen
 
-SYNCS, MAP = "mm2-offset-syncs.primary.internal", "mirror-offset-map.primary.internal"
-BARRIER = "mirror-control.primary.internal"
 REMOTE_ID = "cmVtb3RlLXJlbW90ZS1yZQ"
-ID = {"remote": b"remote-remote-re", SYNCS: b"s" * 16, MAP: b"m" * 16, BARRIER: b"b" * 16}
-NAMES = {each: name for name, each in ID.items()}
 PRODUCER = 7
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A request as it came: its kind, and for Produce the acks and for each topic the first sequence and the count."""
-
-    kind: str
-    node: int
-    purpose: str
-    acks: int = 0
-    batches: tuple[tuple[str, int, int], ...] = ()  # topic, sequence, records
 
 
 @dataclass(frozen=True)
@@ -146,14 +132,14 @@ class Target:
         if body.int16() != self.epoch:
             return {("remote", 0): CODES["INVALID_PRODUCER_EPOCH"]}
         body.int32(), body.string(), body.string()
-        ((topic, position),) = body.by_topic(_offset, 5)
+        ((topic, position),) = body.by_topic(offset_committed, 5)
         assert topic == "remote"
         self._open_position = position
         return {("remote", 0): 0}
 
     def _commit_token(self, body: Cursor) -> Mapping[tuple[str, int], int]:
         body.string(), body.int32(), body.string(), body.string()
-        ((topic, token),) = body.by_topic(_offset, 5)
+        ((topic, token),) = body.by_topic(offset_committed, 5)
         assert topic == BARRIER
         self._token = token.metadata
         return {(BARRIER, 0): 0}
@@ -268,7 +254,7 @@ class Connected:
         writer = Writer(request.api.last, True)
         request.write(writer)
         body = b"".join(writer.parts)
-        sent, data = self._seen(kind, body)
+        sent, data = seen(kind, body, self.node, self.purpose)
         number = len(target.requests)
         target.requests.append(sent)
         codes = target.kinds.get(kind)
@@ -291,40 +277,6 @@ class Connected:
     async def ask(self, request: Request[Any]) -> Any:
         await asyncio.sleep(self.target.delay)
         return await self.send(request)
-
-    def _seen(self, kind: str, body: bytes) -> tuple[Sent, dict[str, memoryview]]:
-        if kind != "Produce":
-            return Sent(kind, self.node, self.purpose), {}
-        answer = Cursor(body, 13, True)
-        answer.string()
-        acks, _ = answer.int16(), answer.int32()
-        found = [(NAMES[key], data) for key, data in answer.by_topic_id(_data, 5)]
-        answer.tags()
-        assert len({name for name, _ in found}) == len(found), "a broker would drop one of two batches"
-        seen = tuple((name, *struct.unpack_from(">ii", data, 53)) for name, data in found)
-        return Sent(kind, self.node, self.purpose, acks, seen), dict(found)
-
-
-def _data(answer: Cursor) -> memoryview:
-    answer.int32()
-    data = answer.bytes()
-    answer.tags()
-    return memoryview(data)
-
-
-def offset_wanted(body: Cursor) -> int:
-    body.int32(), body.int32()
-    offset = body.int64()
-    body.int32(), body.int64(), body.int32()
-    body.tags()
-    return offset
-
-
-def _offset(body: Cursor) -> Offset:
-    body.int32()
-    offset, epoch, metadata = body.int64(), body.int32(), body.string()
-    body.tags()
-    return Offset(offset, metadata, epoch)
 
 
 def made(*counts: int, at: int = 0, gaps: Sequence[int] = ()) -> list[RecordBatch]:

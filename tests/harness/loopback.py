@@ -15,7 +15,8 @@ from mirror.wire.produce import ProduceAnswer, Produced
 from mirror.wire.requests import Request
 from mirror.wire.transactional import Entered
 from mirror.wire.writer import Writer
-from tests.harness.batch_target import ID, Connected, Target, offset_wanted
+from tests.harness.batch_requests import ID, offset_wanted, seen
+from tests.harness.batch_target import Target
 from tests.harness.recorded import REQUESTS, answers
 
 HOST, NODE = "127.0.0.1", 1
@@ -135,7 +136,7 @@ class Loopback:
             writer.pack("ihi", 0, 0, 0).array(asked.by_topic_id(offset_wanted, 33), self._write_nothing).tags()
         else:
             target = self.targets.get(self._name(body), self.target)
-            sent, data = Connected(target, NODE, "")._seen(kind, body)
+            sent, data = seen(kind, body, NODE, "")
             target.requests.append(sent)
             _WRITERS[kind](writer, target.do(kind, body, sent, data))
 

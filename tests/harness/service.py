@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import json
 import math
-import os
 import signal
 import subprocess
 import threading
@@ -14,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -26,9 +25,8 @@ from prometheus_client.samples import Sample
 
 from tests.harness import processes, stacks
 from tests.harness.installed import HERE, Program
+from tests.harness.standstill import Standstill
 from tests.harness.waiting import PATIENCE, TooLate, until
-
-FETCH_WAIT = 0.5  # seconds, librdkafka's fetch.wait.max.ms
 
 # What the log says of a partition that can't be copied as it is.
 PASSED_OVER = "source data is lost, copying goes on after it"
@@ -70,8 +68,7 @@ class Service:
         self._environment = {**program.environment, **(environment or {}), processes.MARK: self._mark}
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
-        self._stopping, self._stops = threading.Lock(), 0
-        self._stopped: set[int] = set()
+        self._standstill = Standstill(self.worker_pids)
 
     def start(self) -> Service:
         """Start, and return once it answers HTTP; Spark is not up by then."""
@@ -292,27 +289,6 @@ class Service:
         workers = [worker.pid for daemon in daemons for worker in processes.children(daemon)]
         return sorted(pid for pid in workers if processes.has_thread(pid, "rdk:main"))
 
-    @contextlib.contextmanager
-    def workers_stopped(self) -> Iterator[None]:
-        """The tasks stand still, and nobody is told why. What is produced meanwhile has not been fetched.
-
-        A fetch that was under way waits at the broker, and would be answered with the first records that come: into the
-        socket, where the task finds them later. The broker answers it after `fetch.wait.max.ms` in any case.
-
-        Several threads may stop them at the same time: they go on after the last one.
-        """
-        with self._stopping:
-            self._stops += 1
-            self._stopped.update(workers := self.worker_pids())
-            for worker in workers:
-                os.kill(worker, signal.SIGSTOP)
-        stopped = time.monotonic()
-        try:
-            until("no fetch is under way", lambda: time.monotonic() > stopped + 2 * FETCH_WAIT)
-            yield
-        finally:
-            with self._stopping:
-                self._stops -= 1
-                while not self._stops and self._stopped:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(self._stopped.pop(), signal.SIGCONT)
+    def workers_stopped(self) -> contextlib.AbstractContextManager[None]:
+        """The tasks stand still meanwhile, and nobody is told why: see Standstill."""
+        return self._standstill.hold()

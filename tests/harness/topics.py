@@ -12,17 +12,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
-    ResourcePatternType,
     ResourceType,
 )
 
@@ -144,57 +139,6 @@ def recreate(bootstrap: str, topic: str, count: int = 1) -> None:
     delete(bootstrap, topic)
     until("the topic is gone", lambda: not partitions(bootstrap, topic))
     create(bootstrap, topic, count)
-
-
-def _give(bootstrap: str, acls: Sequence[AclBinding]) -> None:
-    """Create ACLs, and wait until a broker judges by them: the answer is the controller's."""
-    for future in admin(bootstrap).create_acls(list(acls)).values():
-        future.result(PATIENCE)
-    of_any = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    until("the ACLs", lambda: set(acls) <= set(admin(bootstrap).describe_acls(of_any).result(PATIENCE)))
-
-
-@contextlib.contextmanager
-def allowed(
-    bootstrap: str,
-    resource: ResourceType,
-    name: str,
-    user: str,
-    operations: Sequence[AclOperation] = (AclOperation.ALL,),
-    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
-) -> Iterator[None]:
-    """A user may do this, else everything, with this resource, `*`: with all of its kind, meanwhile."""
-    who, allow = f"User:{user}", AclPermissionType.ALLOW
-    acls = [AclBinding(resource, name, pattern, who, "*", operation, allow) for operation in operations]
-    _give(bootstrap, acls)
-    try:
-        yield
-    finally:
-        same = [AclBindingFilter(resource, name, pattern, who, "*", operation, allow) for operation in operations]
-        for future in admin(bootstrap).delete_acls(same).values():
-            future.result(PATIENCE)
-
-
-@contextlib.contextmanager
-def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
-    """Nobody but super users may do this meanwhile; all else is allowed. For clusters that allow what no ACL names."""
-
-    def acl(what: AclOperation, permission: AclPermissionType) -> AclBinding:
-        pattern = ResourcePatternType.LITERAL
-        return AclBinding(resource, name, pattern, "User:*", "*", what, permission)
-
-    bindings = [acl(AclOperation.ALL, AclPermissionType.ALLOW), acl(operation, AclPermissionType.DENY)]
-    _give(bootstrap, bindings)
-    try:
-        yield
-    finally:
-        any_acl = AclBindingFilter(
-            resource, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY
-        )
-        for future in admin(bootstrap).delete_acls([any_acl]).values():
-            future.result(PATIENCE)
 
 
 @contextlib.contextmanager

@@ -395,7 +395,7 @@ def acl_of(needed: list[tuple[str, acls.Granted]], kind: ResourceType, name: str
 
 def grant(stack: contextlib.ExitStack, where: dict[str, str], alias: str, acl: acls.Granted) -> contextlib.ExitStack:
     granted = stack.enter_context(contextlib.ExitStack())
-    granted.enter_context(topics.allowed(where[alias], *acl))
+    granted.enter_context(acls.allowed(where[alias], *acl))
     return granted
 
 

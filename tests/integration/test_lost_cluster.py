@@ -30,10 +30,10 @@ from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
 from mirror.task.known_positions import StartPoint
 from tests.harness import topics
+from tests.harness.forwarder import NoBrokers
 from tests.harness.idle import Idle
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.proxy import NoBrokers
 from tests.harness.waiting import until
 
 ALIAS = "lost"

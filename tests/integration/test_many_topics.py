@@ -20,8 +20,8 @@ from mirror.kafka.cluster import NAMES, TIMEOUT, ClusterAdmin
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Cluster
 from tests.harness import topics
+from tests.harness.forwarder import Forwarder
 from tests.harness.pair import Pair
-from tests.harness.proxy import Forwarder
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow

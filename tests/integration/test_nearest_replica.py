@@ -16,9 +16,10 @@ import pytest
 from mirror.demo.brokers import LocalCluster
 from tests.harness import damage, topics
 from tests.harness.configuration import AUTO
+from tests.harness.forwarder import Streams, TwoWays
 from tests.harness.load import Load, Made, sized
 from tests.harness.pair import Pair
-from tests.harness.proxy import Asked, Streams, TwoWays
+from tests.harness.proxy import Asked
 from tests.harness.service import Service
 from tests.harness.waiting import until
 

@@ -24,7 +24,7 @@ from mirror.control.flow_leader import FlowLeader
 from mirror.control.orders import Order, Scope
 from mirror.demo.brokers import LocalCluster
 from mirror.groups.own_topic_writer import OwnTopicWriter
-from mirror.kafka import clients
+from mirror.kafka import producers
 from mirror.kafka.topic_creation import ANY_TIME
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Cluster
@@ -288,7 +288,7 @@ def test_a_small_queue_of_the_users_takes_many_records(target_cluster: LocalClus
 def test_it_takes_many_orders_too(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what the flow leader writes again in one transaction, which may be more than even its own queue takes."""
     small = {"queue.buffering.max.messages": "5"}
-    properties = clients.transactional_properties
+    properties = producers.transactional_properties
     monkeypatch.setattr(flow_leader, "transactional_properties", lambda *about: {**properties(*about), **small})
     (flow,) = load(pair.service(tmp_path).file, {}).flows
     flow = replace(flow, target=replace(flow.target, producer=small))

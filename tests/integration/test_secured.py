@@ -239,11 +239,11 @@ def a_remote_topic_that_may_not_be_described_fails_alone(
     topics.create(pair.target, pair.remote(hidden))
     with contextlib.ExitStack() as stack:
         for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
-            stack.enter_context(topics.allowed(pair.target, kind, "*", user))
-        stack.enter_context(topics.allowed(pair.target, ResourceType.BROKER, "kafka-cluster", user))
+            stack.enter_context(acls.allowed(pair.target, kind, "*", user))
+        stack.enter_context(acls.allowed(pair.target, ResourceType.BROKER, "kafka-cluster", user))
         limited = settings(pair, address, free_port(), ITS_PASSWORD, user)
         with Service(limited, tmp_path) as service:
-            with topics.forbidden(pair.target, ResourceType.TOPIC, pair.remote(hidden), AclOperation.DESCRIBE):
+            with acls.forbidden(pair.target, ResourceType.TOPIC, pair.remote(hidden), AclOperation.DESCRIBE):
                 service.wait_for("the other", lambda: oracle.count(pair.copied(other)) == 1)
                 assert "uthorization failed" in service.wait_for_event(BLOCKED, topic=hidden)["reason"]
                 service.wait_for("shown", lambda: hidden in service.get("/readyz")[1])
@@ -261,7 +261,7 @@ def the_target_refuses_a_groups_offset(pair: Pair, flow: Flow, topic: str) -> No
     topics.commit(pair.source, group, topic, {0: 1})
     groups = replace(flow.groups, sync=True, include=(group,))
     with contextlib.closing(GroupSync(replace(flow, groups=groups))) as sync:
-        with topics.forbidden(pair.target, ResourceType.GROUP, group, AclOperation.READ):
+        with acls.forbidden(pair.target, ResourceType.GROUP, group, AclOperation.READ):
             (one,) = sync.round(RENEW)
             assert (one.outcome, one.committed) == (GroupOutcome.DENIED, None)
             assert group in one.reason and "uthorization failed" in one.reason
@@ -282,7 +282,7 @@ def the_source_refuses_a_groups_offsets(
     (flow,) = load_settings(file_of(tmp_path, limited)).flows
     with contextlib.ExitStack() as stack:
         for kind, name in ((ResourceType.BROKER, "kafka-cluster"), (ResourceType.TOPIC, topic)):
-            stack.enter_context(topics.allowed(pair.source, kind, name, user, (AclOperation.DESCRIBE,)))
+            stack.enter_context(acls.allowed(pair.source, kind, name, user, (AclOperation.DESCRIBE,)))
         sync = stack.enter_context(contextlib.closing(GroupSync(flow)))
         refused = until("the group is seen", lambda: sync.round(RENEW) or sync.refused)
         assert list(refused) == [group] and "GROUP_AUTHORIZATION_FAILED" in sync.refused[group]
@@ -304,7 +304,7 @@ def what_the_readme_asks_for_is_enough(
     limited["flows"][0]["sync_topic_configs_interval"] = "1s"
     with contextlib.ExitStack() as stack:
         for acl in printed_for(tmp_path, limited, address):
-            stack.enter_context(topics.allowed(pair.target, *acl))
+            stack.enter_context(acls.allowed(pair.target, *acl))
         with Service(limited, tmp_path) as service:
             pair.await_same(topic)
             checks = found(tmp_path, limited, code=0)
@@ -320,7 +320,7 @@ def what_the_readme_asks_for_is_enough(
             for operation in (may.DESCRIBE_CONFIGS, may.ALTER_CONFIGS):
                 await_not_in_step(service, topic, operation)
                 remote = (ResourceType.TOPIC, pair.remote(topic), user, (operation,))
-                stack.enter_context(topics.allowed(pair.target, *remote))
+                stack.enter_context(acls.allowed(pair.target, *remote))
             wanted = ("retention.ms", "987654321")
             service.wait_for("in step", lambda: wanted in topics.configuration(pair.target, pair.remote(topic)).items())
             pair.await_same(topic)
@@ -331,7 +331,7 @@ def what_the_readme_asks_for_is_enough(
 def printed_for(
     directory: Path, content: configuration.Settings, address: str, reasons: str = ", needed: "
 ) -> Iterator[acls.Granted]:
-    """What `check --acls` prints for these reasons on this cluster, for `topics.allowed`."""
+    """What `check --acls` prints for these reasons on this cluster, for `acls.allowed`."""
     lines = mirror("check", "-c", file_of(directory, content), "--acls").stdout.splitlines()
     for reason, command in pairwise(lines):
         if command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") and reasons in reason:
@@ -374,7 +374,7 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
         """What `check` says of other flows, where all may be done with control topics that is `allowed`."""
         with contextlib.ExitStack() as stack:
             if allowed:
-                may = topics.allowed(
+                may = acls.allowed(
                     cluster.bootstrap, ResourceType.TOPIC, "mirror-", LIMITED, allowed, ResourcePatternType.PREFIXED
                 )
                 stack.enter_context(may)
@@ -383,7 +383,7 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
         # Not of control topics that tests before this one have left.
         return [each for each in said if other in each or "mirror-control.backup." in each]
 
-    with topics.allowed(cluster.bootstrap, ResourceType.TOPIC, prefix, LIMITED, read, ResourcePatternType.PREFIXED):
+    with acls.allowed(cluster.bootstrap, ResourceType.TOPIC, prefix, LIMITED, read, ResourcePatternType.PREFIXED):
         assert doubts() == [
             "mirror-control.backup.internal of " + pair.alias + " can't be read (Describe is not allowed)"
         ]
@@ -397,7 +397,7 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
         assert doubts(*read) == []
         limited["flows"][0]["canary"] = {"enabled": True, "interval": "1s"}
         (for_canary,) = printed_for(tmp_path, limited, address, ", optional: canary.enabled: ")
-        with topics.allowed(cluster.bootstrap, *for_canary), Service(limited, tmp_path) as service:
+        with acls.allowed(cluster.bootstrap, *for_canary), Service(limited, tmp_path) as service:
             pair.await_same(topic)
             what_is_printed_for_the_canary_is_enough(pair, service)
             looked = len(service.find(PLANNED))

@@ -25,9 +25,9 @@ from mirror.wire.produce import TIMEOUT as REPLICATION_TIMEOUT
 from tests.harness import load, oracle, topics
 from tests.harness.batch_path import BatchPath, between
 from tests.harness.batch_target import made
+from tests.harness.forwarder import SlowLink
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.proxy import SlowLink
 
 pytestmark = pytest.mark.slow
 

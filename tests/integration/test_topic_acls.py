@@ -34,6 +34,7 @@ from mirror.topics.acl_sync import AclOutcome, AclSync
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster as WireCluster
 from tests.harness import topics
+from tests.harness.acls import allowed
 from tests.harness.command import answer
 from tests.harness.listeners import also_listen
 from tests.harness.load import Made
@@ -143,7 +144,7 @@ def test_remote_topics_get_acls_by_the_rules(pair: Pair, tmp_path: Path) -> None
     assert f"ACLs for 2 principals: User:app, User:evil: {UNNAMED}" in lines
 
     began = time.time()
-    with topics.allowed(*app), service:
+    with allowed(*app), service:
         pair.await_same(topic)
         until("the ACLs", lambda: {acl for acl in target.topic_acls() if acl.name == remote} == wanted | {own})
         service.wait_for("all is logged", lambda: len(service.find("ACL created")) == len(wanted))
@@ -209,7 +210,7 @@ def test_what_mirror_may_not_do_is_said(
     assert found.outcome is AclOutcome.MISSING
     assert found.reason.startswith("backup refuses it: ") and found.reason.endswith("allow Alter on the cluster")
     alter = (ResourceType.BROKER, "kafka-cluster", LIMITED, (AclOperation.ALTER,))
-    with topics.allowed(pair.target, *alter):
+    with allowed(pair.target, *alter):
         until("it may create", lambda: [each.outcome for each in sync.round(remotes)] == [AclOutcome.CREATED])
         until("it is there", lambda: [each.outcome for each in sync.compare(remotes)] == [AclOutcome.IN_STEP])
 
@@ -230,10 +231,10 @@ def test_check_says_what_the_canary_lacks(guarded: tuple[LocalCluster, LocalClus
     topics.create(guarded[1].bootstrap, named)
     assert found() == unseen
     this = guarded[1].bootstrap, ResourceType.TOPIC, named, LIMITED
-    with topics.allowed(*this, (AclOperation.READ,)):  # which includes Describe
+    with allowed(*this, (AclOperation.READ,)):  # which includes Describe
         lacking = "WARNING", f"Write is not allowed on {named} of {one.source.alias}", command(one)
         until("Write is lacking", lambda: found() == lacking)
-        with topics.allowed(*this, (AclOperation.WRITE,)):
+        with allowed(*this, (AclOperation.WRITE,)):
             until("nothing is lacking", lambda: found()[0] == "OK")
     assert PASSWORD not in command(one) and f"--operation Write --topic {named}" in command(one)
     assert not list(canary(flow(source=one.source), inspector, inspector.describe())), "it is off unless asked for"
@@ -272,19 +273,19 @@ def test_check_names_each_acl_that_the_work_beside_copying_lacks(
     may = AclOperation
     cluster = (bootstrap, ResourceType.BROKER, "kafka-cluster", LIMITED)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(topics.allowed(*cluster, (may.DESCRIBE,)))
+        stack.enter_context(allowed(*cluster, (may.DESCRIBE,)))
         until("the source's ACLs", lambda: found()[acls[0]] == ("OK", "Describe on the cluster"))
         assert inspector.has_authorizer(), "it tells that it has none on the cluster"
         second = found()
         assert second[acls[1]] == ("WARNING", "Alter is not allowed on the cluster")
         assert second[see] == ("WARNING", f"Describe is not allowed on 1 group: {group}"), "listed, but not readable"
         assert second[sync] == ("WARNING", f"Read is not allowed on 1 group: {group}")
-        stack.enter_context(topics.allowed(*cluster, (may.ALTER, may.CREATE)))
-        stack.enter_context(topics.allowed(bootstrap, ResourceType.GROUP, group, LIMITED, (may.DESCRIBE,)))
+        stack.enter_context(allowed(*cluster, (may.ALTER, may.CREATE)))
+        stack.enter_context(allowed(bootstrap, ResourceType.GROUP, group, LIMITED, (may.DESCRIBE,)))
         until("the groups are seen", lambda: found()[see][0] == "OK")
         third = {what: outcome for what, (outcome, _) in found().items()}
         assert third == {see: "OK", sync: "WARNING", beats: "OK", acls[0]: "OK", acls[1]: "OK"}
-        stack.enter_context(topics.allowed(bootstrap, ResourceType.GROUP, group, LIMITED, (may.READ,)))
+        stack.enter_context(allowed(bootstrap, ResourceType.GROUP, group, LIMITED, (may.READ,)))
         until("nothing is lacking", lambda: {outcome for outcome, _ in found().values()} == {"OK"})
 
 

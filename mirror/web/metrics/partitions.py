@@ -13,15 +13,8 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from mirror.control.reports import (
-    DATA_PATHS,
-    LATENCY_BUCKETS,
-    OTHER_REASON,
-    PATH_REASONS,
-    RECORDS,
-    SIZE_BUCKETS,
-    Counters,
-)
+from mirror.control.data_path import DATA_PATHS, OTHER_REASON, PATH_REASONS, RECORDS
+from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
 from mirror.model import SIDES
 from mirror.status.flow_status import PARTITION_STATES, PartitionStatus
 from mirror.status.observed import UNASSIGNED, lag

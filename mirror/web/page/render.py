@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
+from mirror.control.data_path import BATCHES
 from mirror.control.partition_state import STOPPED_BY_ERROR
-from mirror.control.reports import BATCHES
 from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day

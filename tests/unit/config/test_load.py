@@ -26,7 +26,7 @@ from mirror.config.librdkafka import servers
 from mirror.config.load import json_schema, load
 from mirror.config.value_types import seconds, size, start
 from mirror.errors import ConfigError
-from mirror.kafka.clients import transactional_properties
+from mirror.kafka.producers import transactional_properties
 from tests.harness.waiting import PATIENCE
 from tests.unit.test_naming import OWN
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mirror.control.control_reader import HOLDERS, REMEMBERED, ControlReader
+from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import Claim
+from mirror.control.kept_claims import HOLDERS, REMEMBERED
 from mirror.settings import Flow
 from tests.unit.control.test_control_reader import Entry, Log, flow, topic  # noqa: F401  # fixtures
 
@@ -59,5 +60,5 @@ def test_the_tasks_of_a_slice_that_are_known_are_bounded(flow: Flow, topic: Log)
     reader = ControlReader(flow)
     reader.read_to_end()
     assert len(reader.replaced_tasks) == len(claims) - 1, "each counts once"
-    ((_, known),) = reader._holders.values()
+    ((_, known),) = reader._claims._holders.values()
     assert len(known) == HOLDERS

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mirror
+from mirror.control.data_path import PATH_REASONS
 from mirror.control.decisions import Incident
-from mirror.control.reports import LATENCY_BUCKETS, PATH_REASONS, Counters, Report
+from mirror.control.reports import LATENCY_BUCKETS, Counters, Report
 from mirror.decode import DecodeError
 from mirror.model import Partition
 from mirror.status.flow_status import FlowStatus

@@ -15,7 +15,7 @@ import yaml
 from confluent_kafka import Consumer
 
 from mirror.config.load import load
-from mirror.kafka import clients
+from mirror.kafka import clients, producers
 from mirror.kafka.overridden import overridden
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Cluster, Flow
@@ -27,7 +27,7 @@ def test_no_producer_makes_brokers_create_topics(tmp_path: Path) -> None:
     settings = one_flow("source:9092", "target:9092", ["t"], alias="primary")
     settings["clusters"]["backup"]["producer"] = {"allow.auto.create.topics": True}
     flow = loaded(tmp_path, settings)
-    for properties in (clients.transactional_properties(flow, "id"), clients.idempotent_properties(flow)):
+    for properties in (producers.transactional_properties(flow, "id"), producers.idempotent_properties(flow)):
         assert properties["allow.auto.create.topics"] is False
     assert any("allow.auto.create.topics is ignored" in line for line in overridden(flow))
 

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mirror.kafka import credentials
-from mirror.kafka.clients import transactional_properties
 from mirror.kafka.credentials import Credentials, FileChanges, properties_of
+from mirror.kafka.producers import transactional_properties
 from mirror.kafka.renewed import Outage, Renewed, another
 from mirror.settings import Cluster
 from tests.unit.test_naming import flow

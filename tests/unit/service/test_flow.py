@@ -13,9 +13,10 @@ import pytest
 from mirror.control.reports import Report
 from mirror.control.throttle_shares import OF_FLOW, Load
 from mirror.errors import FlowError, Superseded
-from mirror.service import flow as module
+from mirror.service import status_follower as module
 from mirror.service.flow import FlowRunner
 from mirror.service.sidelines import Sidelines
+from mirror.service.status_follower import StatusFollower
 from mirror.status.flow_status import FlowStatus
 from mirror.text import BUG
 from tests.unit.control.test_reports import report
@@ -58,7 +59,6 @@ def runner() -> Any:
         failure=None,
         _flow=None,
         _stopping=threading.Event(),
-        _status_was_made_again=threading.Event(),
         _where={"flow": "a->b"},
     )
 
@@ -92,7 +92,7 @@ def test_a_flow_that_another_service_leads_lacks_nothing_here(runner: Any) -> No
     status.refused, status.lacking, status.throttles = ["orders"], "the target refuses a topic", {OF_FLOW: 1_000}
     runner.status = status
     runner._flow = SimpleNamespace(name="a->b")
-    runner._follow_status = runner._query = runner._keep_lead = Mock()
+    runner._reports = runner._query = runner._keep_lead = Mock()
     runner._take_lead = Mock(side_effect=Superseded("another service leads it now"))
     sidelines: Any = SimpleNamespace(_parts=(), _status=status)
     runner._sidelines = SimpleNamespace(stop=partial(Sidelines.stop, sidelines))
@@ -106,10 +106,9 @@ def test_a_plan_needs_no_figures(runner: Any, caplog: pytest.LogCaptureFixture) 
     assert [record.getMessage() for record in caplog.records] == [BUG]
 
 
-def test_reports_are_followed_on(
-    runner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = Reader(runner._stopping)
+def test_reports_are_followed_on(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping, figures, flow = threading.Event(), Figures(), SimpleNamespace(name="a->b")
+    reader = Reader(stopping)
     monkeypatch.setattr(module, "StatusReader", lambda *_: reader)
-    FlowRunner._follow_status(runner)
+    StatusFollower(flow, figures, stopping, lambda: False).follow()  # type: ignore[arg-type]
     assert [record.getMessage() for record in caplog.records] == [BUG] and reader.closed

@@ -13,6 +13,7 @@ from mirror.kafka import clients
 from mirror.kafka.cluster import NAMES, RECORDS, ClusterAdmin
 from mirror.service import flow as module
 from mirror.service.flow import FlowRunner
+from mirror.service.status_follower import StatusFollower
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from tests.unit.control.test_control_reader import flow  # noqa: F401
@@ -88,7 +89,7 @@ def test_a_stop_ends_a_look(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None
                 self._on_progress()
 
     monkeypatch.setattr(module, "TopicMonitor", Monitor)
-    monkeypatch.setattr(FlowRunner, "_follow_status", lambda _: None)
+    monkeypatch.setattr(StatusFollower, "follow", lambda _: None)
     runner = FlowRunner(flow, "info", 1, "us", Future(), stopping)
     before = runner.status.problem
     runner.start()

@@ -42,7 +42,8 @@ from mirror.wire.metadata import Leader
 from mirror.wire.produce import ALL, LEADER
 from mirror.wire.requests import Request
 from mirror.wire.transactional import Identity
-from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Connected, Fault, Lost, Target, made
+from tests.harness.batch_requests import MAP, SYNCS
+from tests.harness.batch_target import PRODUCER, REMOTE_ID, Connected, Fault, Lost, Target, made
 from tests.unit.test_naming import flow
 
 TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)

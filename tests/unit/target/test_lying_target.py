@@ -15,7 +15,8 @@ from mirror.target.loading import Tokens
 from mirror.wire.cluster import Cluster
 from mirror.wire.offsets import Offset
 from mirror.wire.produce import ProduceAnswer, Produced
-from tests.harness.batch_target import BARRIER, ID, MAP, SYNCS, Sent, Target, made
+from tests.harness.batch_requests import BARRIER, ID, MAP, SYNCS, Sent
+from tests.harness.batch_target import Target, made
 from tests.unit.target.test_batch_session import after, session
 
 OWNER = Owner("group/remote/0", "group", "remote", 0, BARRIER, 60.0)

@@ -43,7 +43,8 @@ from mirror.wire.fetch import TopicKey
 from mirror.wire.offsets import Offset
 from mirror.wire.requests import Request
 from tests.harness import batches
-from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Connected, Fault, Lost, Target, made
+from tests.harness.batch_requests import MAP, SYNCS
+from tests.harness.batch_target import PRODUCER, REMOTE_ID, Connected, Fault, Lost, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
 from tests.unit.task.test_batch_path_obstacles import flow

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from mirror.control.data_path import BATCHES, RECORDS
 from mirror.control.partition_state import State
-from mirror.control.reports import BATCHES, RECORDS
 from mirror.errors import MirrorError, TaskHung, Unavailable
 from mirror.kafka import credentials
 from mirror.kafka.throttling import Throttles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirror.clock import Clock
-from mirror.control.reports import BATCHES, RECORDS, DataPath
+from mirror.control.data_path import BATCHES, RECORDS, DataPath
 from mirror.task.path_memory import FIRST_STAY, LONGEST_STAY, SOON, STEADY, TOO_SLOW, TRIES, WITHIN_BATCH, PathMemory
 
 

@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from mirror.control.partition_state import State
 from mirror.control.reports import Counters, Report
 from mirror.control.task_settings import TaskSettings
-from mirror.errors import TaskHung
-from mirror.logs import OnChange
 from mirror.model import Partition, Position
-from mirror.task.copier import RecordCopier
-from mirror.task.plan_follower import HUNG_TIMEOUTS, PlanFollower
+from mirror.task.plan_follower import PlanFollower
 from tests.unit.test_naming import flow
 
 
@@ -117,38 +113,3 @@ def test_a_decision_wakes_only_the_blocked_partition_that_it_is_about() -> None:
     for _ in range(2):
         PlanFollower._follow_decisions(task)
     assert woken == [also, blocked]
-
-
-def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureFixture) -> None:
-    """Its partition alone waits for it. A hanging transaction is another thing."""
-    hung = HUNG_TIMEOUTS * flow().transaction_timeout + 1
-    seen = SimpleNamespace(position_is_old=lambda _: False, has_producer=False)
-    copier = Mock(
-        spec=RecordCopier,
-        partition=Partition("t", 3),
-        since_progress=hung,
-        hang_reason="it hangs",
-        stack="f < g",
-        snapshot=seen,
-    )
-    slow: list[int] = []
-    task: Any = SimpleNamespace(
-        _flow=flow(),
-        _held_copiers=lambda: [copier],
-        _being_let_go=[],
-        _threads=SimpleNamespace(ensure_threads=slow.append),
-        _paths=SimpleNamespace(keep=lambda _: None),
-        _assigned={},
-        _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
-        _hanging=OnChange(),
-    )
-    task._where = lambda each: PlanFollower._where(task, each)
-    task._log_hanging = lambda *each: PlanFollower._log_hanging(task, *each)
-    for _ in range(3):
-        PlanFollower._check_steps(task)
-    assert slow == [1, 1, 1], "it gets a thread more"
-    (said,) = [record for record in caplog.records if record.message == "a transform hangs"]
-    assert (vars(said)["reason"], vars(said)["stack"], vars(said)["partition"]) == ("it hangs", "f < g", 3)
-    copier.hang_reason = ""
-    with pytest.raises(TaskHung):
-        PlanFollower._check_steps(task)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from mirror.control.data_path import DataPath
 from mirror.control.partition_state import State
-from mirror.control.reports import Counters, DataPath, Report
+from mirror.control.reports import Counters, Report
 from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
 from mirror.task.known_positions import StartPoint

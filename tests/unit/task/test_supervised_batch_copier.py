@@ -28,7 +28,8 @@ from mirror.text import BUG
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.metadata import id_of
-from tests.harness.batch_target import MAP, SYNCS, Target, made
+from tests.harness.batch_requests import MAP, SYNCS
+from tests.harness.batch_target import Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.task.test_batch_copier import AT, COMMITTED, PARTITION, TOPIC, Source, log_of
 from tests.unit.task.test_batch_path_obstacles import flow

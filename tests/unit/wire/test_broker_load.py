@@ -23,7 +23,8 @@ from mirror.wire.access import access
 from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
 from mirror.wire.fetch import TopicKey
 from mirror.wire.pool import RECONNECT, RECONNECT_MAX
-from tests.harness.batch_target import BARRIER, ID, Target, made
+from tests.harness.batch_requests import BARRIER, ID
+from tests.harness.batch_target import Target, made
 from tests.harness.loopback import HOST, Loopback
 from tests.unit.task.test_batch_copier import AT, COMMITTED, World, contents
 from tests.unit.task.test_batch_path_obstacles import flow
