@@ -12,9 +12,10 @@ from mirror.batches.merging import MERGED_MAX
 from mirror.errors import LoginRefused, Refused, Unavailable, WireError
 from mirror.model import BATCH_BYTES
 from mirror.source.batch_feed import Feed, Key, Largest, LeaveBatchPath
-from mirror.source.broker_fetches import RETRY, BrokerFetches
+from mirror.source.broker_fetches import BrokerFetches
 from mirror.source.fetch_memory import BOUNDS, FetchMemory, MemoryBounds
 from mirror.source.fetch_session import Ends
+from mirror.source.fetched_partitions import RETRY
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
 

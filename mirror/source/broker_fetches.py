@@ -7,24 +7,19 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from mirror.backoff import Backoff
 from mirror.errors import Malformed, Refused, Unsupported, WireError
-from mirror.source.batch_feed import Feed, Held, Key, LeaveBatchPath
-from mirror.source.batch_reading import read
-from mirror.source.fetch_memory import FetchMemory
+from mirror.source.batch_feed import Feed, Key, LeaveBatchPath
 from mirror.source.fetch_session import Next, SessionFeeds
-from mirror.wire.access import Address
-from mirror.wire.cluster import Cluster
+from mirror.source.fetched_partitions import RETRY, FeedPlacer, FetchedPartitions
 from mirror.wire.connection import Connection
-from mirror.wire.error_codes import CODES, PASSING, failure
-from mirror.wire.fetch import FETCH, FetchAnswer, Limits, PartitionAnswer, Session, TopicKey, Wanted, fetch
+from mirror.wire.error_codes import CODES, failure
+from mirror.wire.fetch import FETCH, FetchAnswer, Limits, Session, TopicKey, Wanted, fetch
 
 log = logging.getLogger(__name__)
 
 PURPOSE = "fetch"
-RETRY = 0.05  # seconds before a partition is looked for again after an error
 UNREADABLE_MAX = 5  # answers in a row that can't be read, before the record path gets what they may be about
 AT_ONCE = 100  # partitions of an answer, before others have their turn
 _EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
@@ -34,34 +29,6 @@ _TOPIC_IDS = 13  # the first version of Fetch that has them
 # Errors that end a session, and nothing else.
 _SESSION_LOST = {CODES[name] for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH")}
 _SESSION_LOST.add(CODES["FETCH_SESSION_TOPIC_ID_ERROR"])
-_REASONS = {CODES["OFFSET_OUT_OF_RANGE"]: "out_of_range", CODES["CORRUPT_MESSAGE"]: "unreadable"}
-
-
-class FeedPlacer(Protocol):
-    """What a broker's session needs of the fetcher that has made it."""
-
-    cluster: Cluster
-    memory: FetchMemory
-
-    def place(self, feed: Feed, after: float = 0.0) -> None:
-        """Find the broker that a feed is fetched from, in the background."""
-
-    def follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a replica that is nearer to us."""
-
-    def distrust(self, feed: Feed) -> None:
-        """Have leaders name no nearer replica for a while, if this feed's one has failed."""
-
-    def trust(self) -> None:
-        """A nearer replica has given records."""
-
-    @property
-    def rack(self) -> str:
-        """Where we are; "" if leaders shall name no nearer replica."""
-
-    @property
-    def answer_max(self) -> int:
-        """Bytes that an answer of one broker may have."""
 
 
 class BrokerFetches:
@@ -71,6 +38,7 @@ class BrokerFetches:
         self._fetcher = fetcher
         self._node = node
         self.feeds = SessionFeeds()
+        self._partitions = FetchedPartitions(fetcher, node, self.feeds)
         self._session = Session(0, 0)
         self._connection: Connection | None = None  # that had the last request
         self._compares = False  # leaders, before the next request
@@ -125,7 +93,7 @@ class BrokerFetches:
                     self._hand_over(wanted, "unreadable")
                 for feed in wanted.values():
                     self._fetcher.distrust(feed)  # perhaps only its leader can reach this broker
-                    self._lose(feed)
+                    self._partitions.lose(feed)
                 await asyncio.sleep(backoff.next())
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
                 log.exception("fetch from broker %d failed", self._node)
@@ -179,7 +147,7 @@ class BrokerFetches:
                 leader = known(feed.topic.name, feed.partition)
                 leaves = leader is not None and leader.node != self._node
             if leaves:
-                self._leave(feed)
+                self._partitions.leave(feed)
 
     async def _fetch(self, request: Next) -> bool:
         """Ask once. False if the answer has brought nothing."""
@@ -241,9 +209,9 @@ class BrokerFetches:
                 if scarce:  # copied, so that a slow partition does not hold all of the answer
                     own = replace(fetched, records=memoryview(bytearray(fetched.records)))
                     with memory.hold(len(own.records)) as held:
-                        self._give(feed, own, answer.addresses, held)
+                        self._partitions.give(feed, own, answer.addresses, held)
                 else:
-                    self._give(feed, fetched, answer.addresses, whole)
+                    self._partitions.give(feed, fetched, answer.addresses, whole)
                 self.feeds.changed(feed)
                 moved = moved or feed.position != before[2] or feed.ended or not self.feeds.has(feed)
                 size += feed.size - before[0]
@@ -251,74 +219,6 @@ class BrokerFetches:
         if size:
             self._share = size / (size + objects)
         return moved
-
-    def _give(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address], held: Held) -> None:
-        memory, before = self._fetcher.memory, feed.batches
-        if fetched.error:
-            self._refused(feed, fetched, addresses)
-        elif fetched.preferred >= 0:
-            self._follow(feed, fetched.preferred)
-        elif fetched.diverging and feed.follows_until and feed.diverged_at != feed.position:
-            # A follower that lags may not have that epoch. If the leader names it again for this position, it has.
-            feed.diverged_at = feed.position
-            self._lose(feed)
-        elif fetched.diverging:
-            feed.end(LeaveBatchPath("diverged", feed.position))
-        elif fetched.records:
-            try:
-                read(feed, fetched, held, memory.bounds)
-            except Malformed as error:
-                self._unreadable(feed, error)
-            else:
-                if feed.follows_until:
-                    self._fetcher.trust()
-        held.add((feed.batches - before) * memory.bounds.batch)
-
-    def _follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a nearer replica, if the metadata lists it. If not, the metadata may be old.
-
-        Only the leader names one, and never itself.
-        """
-        replicas = self._fetcher.cluster.replicas(feed.topic.name, feed.partition)
-        if node != self._node and not feed.follows_until and node in replicas:
-            self.feeds.drop(feed)
-            self._fetcher.follow(feed, node)
-        else:
-            self._lose(feed)
-
-    def _refused(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address]) -> None:
-        """Ask another broker, or hand the partition over."""
-        error = fetched.error
-        if error not in PASSING:
-            if not feed.follows_until:
-                feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
-                return
-            self._fetcher.distrust(feed)  # it may lag behind: the leader knows
-        self._lose(feed)
-        if fetched.leader:
-            address = addresses.get(fetched.leader.node)
-            self._fetcher.cluster.hint(feed.topic.name, feed.partition, fetched.leader, address)
-
-    def _unreadable(self, feed: Feed, error: Malformed) -> None:
-        """Have the leader asked, whose own copy may be whole, or hand the partition over if this is the leader."""
-        where = {"topic": feed.topic.name, "partition": feed.partition, "broker": self._node}
-        log.warning("a batch can't be read: %s", error, extra=where)
-        if feed.follows_until:
-            self._fetcher.distrust(feed)
-            self._lose(feed)
-        else:
-            feed.end(LeaveBatchPath("unreadable", feed.position))
-
-    def _lose(self, feed: Feed) -> None:
-        """Fetch the partition from whoever leads it by then."""
-        self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
-        self._leave(feed, RETRY)
-
-    def _leave(self, feed: Feed, after: float = 0.0) -> None:
-        """Fetch the partition from the leader that is known. If it leads no more, it says so."""
-        self.feeds.drop(feed)
-        feed.follows_until = 0.0
-        self._fetcher.place(feed, after)
 
 
 def check_source(connection: Connection) -> None:

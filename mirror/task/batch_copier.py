@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from mirror.control.decisions import doubt
 from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unanswered, Unsupported, WireError
-from mirror.model import BATCH_BYTES, Position
+from mirror.model import Position
 from mirror.settings import Flow
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.target.batch_session import BatchSession
@@ -21,11 +21,10 @@ from mirror.target.visible_records import count_between
 from mirror.target.written import AppendedOffsets, Written
 from mirror.task.batch_path_obstacles import obstacle
 from mirror.task.batch_services import BatchServices, Books, Route
-from mirror.task.batch_size import BatchSize
+from mirror.task.batch_size import BatchSize, too_much
 from mirror.task.events import SETTLE_DELAY
 from mirror.task.foreign_writes import ForeignWrites, Gap
 from mirror.task.known_positions import UPGRADED
-from mirror.task.path_memory import TOO_SLOW
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import id_of
 from mirror.wire.produce import TIMEOUT as PRODUCE_TIMEOUT
@@ -264,14 +263,9 @@ class BatchCopier:
         except (PartitionError, WireError) as error:
             asked = session.commit_asked
             self._services.unconfirmed.note(self._owner.where, known.position, asked, is_first=known.newest is None)
-            smallest = self._size.limit == 1
-            slow = self._size.failed(len(batches), self._services.clock.monotonic() - begun)
             unanswered = isinstance(error.__cause__, TimeoutError | Unanswered)
-            # Perhaps the request is larger than what brokers read, or too large for the link: records can be divided.
-            if (slow or unanswered) and max(len(each.data) for each in batches) > BATCH_BYTES:
-                raise self._left("too_large") from error
-            if slow and smallest and unanswered:
-                raise self._left(TOO_SLOW) from error
+            if why := too_much(self._size, batches, self._services.clock.monotonic() - begun, unanswered):
+                raise self._left(why) from error
             raise
         self._careful = False
         self._size.committed(len(batches), session.duration)

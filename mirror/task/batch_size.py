@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+from mirror.batches.headers import RecordBatch
+from mirror.model import BATCH_BYTES
+from mirror.task.path_memory import TOO_SLOW
 
 
 class BatchSize:
@@ -31,3 +36,16 @@ class BatchSize:
         if records >= self.limit and seconds < self._timeout / 2:
             more = self.limit if seconds < self._timeout / 4 else self.limit // 8 + 1
             self.limit = min(self._max_records, self.limit + more)
+
+
+def too_much(size: BatchSize, batches: Sequence[RecordBatch], seconds: float, unanswered: bool) -> str:
+    """Note that a transaction of whole batches has failed. Why they have to go by records; "" if they need not.
+
+    `unanswered` says whether a request had no answer.
+    """
+    smallest = size.limit == 1
+    slow = size.failed(len(batches), seconds)
+    # Perhaps the request is larger than what brokers read, or too large for the link: records can be divided.
+    if (slow or unanswered) and max(len(each.data) for each in batches) > BATCH_BYTES:
+        return "too_large"
+    return TOO_SLOW if slow and smallest and unanswered else ""

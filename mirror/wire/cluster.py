@@ -17,23 +17,12 @@ from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, failure
 from mirror.wire.gathered import Gathered
 from mirror.wire.metadata import Coordinator, DescribedTopic, Leader, find_coordinators, metadata
-from mirror.wire.pool import Connections, Pool
+from mirror.wire.pool import MOST_CONNECTIONS, OTHER_PURPOSE, Connections, Pool
 from mirror.wire.requests import Request
 
 T = TypeVar("T")
 
 TOPICS_AT_ONCE = 100  # in a request for metadata: reading an answer for many partitions holds up everything else
-OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
-# The most connections to one broker, by purpose. Their sum is the hard bound.
-MOST_CONNECTIONS: Mapping[str, int] = {
-    OTHER_PURPOSE: 1,
-    "fetch": 1,
-    "look": 1,
-    "first": 4,
-    "produce": 4,
-    "unreplicated": 2,
-    "coordinator": 4,
-}
 
 THREADS = 8  # most that look up names and log in
 SILENT = 2.0  # seconds to connect, after which another broker is asked, too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 
 from mirror.backoff import Backoff
 from mirror.errors import Malformed, Unavailable, WireError
@@ -12,6 +13,18 @@ from mirror.wire.connection import Connection
 
 RECONNECT, RECONNECT_MAX = 0.05, 2.0  # seconds between attempts to connect
 LASTING = 5.0  # seconds; a connection that breaks off sooner is one more failure in a row
+OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
+# The most connections to one broker, by purpose. Their sum is the hard bound.
+MOST_CONNECTIONS: Mapping[str, int] = {
+    OTHER_PURPOSE: 1,
+    "fetch": 1,
+    "look": 1,
+    "first": 4,
+    "produce": 4,
+    "unreplicated": 2,
+    "coordinator": 4,
+}
+
 IDLE_MAX = 540.0  # seconds; brokers close a connection after 600, perhaps just when a request is on its way
 
 

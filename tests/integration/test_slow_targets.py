@@ -19,8 +19,9 @@ from mirror.target.batch_session import BatchSession
 from mirror.target.batch_take_over import Owner, take_over
 from mirror.target.loading import Tokens
 from mirror.wire.access import access
-from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
+from mirror.wire.cluster import Cluster
 from mirror.wire.connection import TIMEOUT as ANSWER_TIMEOUT
+from mirror.wire.pool import MOST_CONNECTIONS
 from mirror.wire.produce import TIMEOUT as REPLICATION_TIMEOUT
 from tests.harness import load, oracle, topics
 from tests.harness.batch_path import BatchPath, between

@@ -29,7 +29,7 @@ from mirror.settings import Cluster
 from mirror.source import loss_detection
 from mirror.target.position_reader import PositionReader, to_commit
 from mirror.timing import SILENCE
-from mirror.wire.cluster import MOST_CONNECTIONS
+from mirror.wire.pool import MOST_CONNECTIONS
 from tests.harness import configuration, oracle, topics
 from tests.harness.batch_path import between
 from tests.harness.command import answer, decide

@@ -16,7 +16,7 @@ from mirror.batches.codecs import LZ4
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
 from mirror.errors import LoginRefused, Malformed, Refused, Unavailable, WireError
-from mirror.source import batch_feed, batch_fetcher, batch_reading, broker_fetches
+from mirror.source import batch_feed, batch_fetcher, batch_reading, broker_fetches, fetched_partitions
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_memory import FetchMemory, MemoryBounds, Room
@@ -640,7 +640,7 @@ def test_a_broker_whose_answers_can_not_be_read_keeps_no_partition(
     good: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Perhaps its batches are larger than the wire client takes; the record path may say so. One is no reason."""
-    monkeypatch.setattr(broker_fetches, "RETRY", 0.001)
+    monkeypatch.setattr(fetched_partitions, "RETRY", 0.001)
     most = broker_fetches.UNREADABLE_MAX
 
     async def run() -> None:
@@ -865,7 +865,7 @@ def test_a_leader_that_comes_back_is_asked_with_its_new_epoch() -> None:
 
 
 def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_fetches, "RETRY", 0.001)
+    monkeypatch.setattr(fetched_partitions, "RETRY", 0.001)
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
@@ -888,7 +888,7 @@ def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPa
 
 def test_a_request_that_fails_late_takes_nothing_from_the_next_copier(monkeypatch: pytest.MonkeyPatch) -> None:
     """The partition has another feed by then, which goes on."""
-    monkeypatch.setattr(broker_fetches, "RETRY", 0.001)
+    monkeypatch.setattr(fetched_partitions, "RETRY", 0.001)
 
     async def run() -> None:
         async with fetching() as (fetcher, source):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirror.errors import Unavailable
-from mirror.source import broker_fetches, fetch_session
+from mirror.source import fetch_session, fetched_partitions
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_memory import MemoryBounds
 from mirror.source.fetch_session import ENDS_KEPT
@@ -119,7 +119,7 @@ def test_another_leader_says_it() -> None:
 
 
 def test_a_broker_that_is_away_does_not_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_fetches, "RETRY", 0.001)
+    monkeypatch.setattr(fetched_partitions, "RETRY", 0.001)
 
     async def then(fetcher: BatchFetcher, source: Source, future: Answers) -> None:
         future.set_exception(Unavailable("closed"))

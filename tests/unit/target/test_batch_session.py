@@ -36,9 +36,10 @@ from mirror.target.offset_syncs import OffsetSync
 from mirror.target.position_metadata import decoded
 from mirror.target.transaction_content import Places
 from mirror.target.written import AppendedOffsets
-from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
+from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.metadata import Leader
+from mirror.wire.pool import MOST_CONNECTIONS
 from mirror.wire.produce import ALL, LEADER
 from mirror.wire.requests import Request
 from mirror.wire.transactional import Identity

@@ -13,16 +13,16 @@ import pytest
 
 from mirror.errors import PartitionError, WireError
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.source.broker_fetches import RETRY
+from mirror.source.fetched_partitions import RETRY
 from mirror.target import batch_take_over, coordination
 from mirror.target.batch_take_over import Owner, take_over
 from mirror.target.loading import Tokens
 from mirror.task import batch_copier
 from mirror.wire import connection
 from mirror.wire.access import access
-from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
+from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
-from mirror.wire.pool import RECONNECT, RECONNECT_MAX
+from mirror.wire.pool import MOST_CONNECTIONS, RECONNECT, RECONNECT_MAX
 from tests.harness.batch_requests import BARRIER, ID
 from tests.harness.batch_target import Target, made
 from tests.harness.loopback import HOST, Loopback

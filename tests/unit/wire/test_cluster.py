@@ -23,14 +23,14 @@ from mirror.errors import LoginRefused, Malformed, Unavailable, WireError
 from mirror.wire import cluster as module
 from mirror.wire import pool
 from mirror.wire.access import access
-from mirror.wire.cluster import MOST_CONNECTIONS, TOPICS_AT_ONCE, Cluster
+from mirror.wire.cluster import TOPICS_AT_ONCE, Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import FetchAnswer, PartitionAnswer
 from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, DescribedTopic, Leader
 from mirror.wire.oidc import Token
-from mirror.wire.pool import Pool
+from mirror.wire.pool import MOST_CONNECTIONS, Pool
 from mirror.wire.requests import Request
 from mirror.wire.writer import Writer
 from tests.harness import fake_broker
