@@ -53,6 +53,7 @@ class FlowLeader:
         self._changes = FileChanges(flow.target)  # since the producer was opened
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._former = ""  # the service whose plan was in force when we took the lead, until our first plan
+        self._replaced = "", -1  # the service and the generation of the plan that our first one has replaced
         self._dealer = Dealer()
         self._intent: bytes | None = None  # our announcement, until a plan follows it
         self._log_level = "info"  # of the tasks
@@ -79,7 +80,7 @@ class FlowLeader:
             self._producer = producer
         plan = self.control.plan
         if self._generation is None and plan is not None:
-            self._former = plan.service_id
+            self._former, self._replaced = plan.service_id, (plan.service_id, plan.generation)
         self._generation = plan.generation if plan else 0
         self._recreations = self.control.recreations
 
@@ -110,13 +111,16 @@ class FlowLeader:
     def check_still_leading(self) -> None:
         """Read the control topic to its end. Raises Superseded if another service leads now, ClusterAway, FlowError.
 
-        A service that we have taken the lead from may be stopping: its plan that says stop leaves the flow to us.
+        A service that we have taken the lead from may be stopping: its plan that says stop leaves the flow to us. And
+        if the plan that ours has replaced is the newest again, the topic has lost ours.
         """
         self.control.read_to_end()
         plan = self.control.plan
         if plan is None or self._generation is None or plan.service_id == self._service_id:
             return
         if plan.stop and plan.service_id == self._former:
+            return
+        if plan.service_id == self._replaced[0] and plan.generation <= self._replaced[1]:
             return
         # A recreated topic may count generations from 1 again, so a lower one may be newer.
         was_recreated = self.control.recreations != self._recreations and not self.control.awaits_plan
@@ -249,7 +253,10 @@ class FlowLeader:
         return plan.service_id == self._service_id and not plan.stop
 
     def _write(self, plan: Plan) -> Plan:
+        before = self.control.plan
         self._send({**self._records_to_rewrite(plan), PLAN_KEY: as_record(self._flow, plan)})
+        if self._former and before is not None:
+            self._replaced = before.service_id, before.generation
         self._intent, self._former = None, ""
         self._generation, self._recreations = plan.generation, self.control.recreations
         self.control.read_to_end()

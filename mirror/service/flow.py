@@ -14,7 +14,7 @@ from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.control.slices import Capacity
 from mirror.control.throttle_shares import Load, throttles
-from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
+from mirror.errors import ClusterAway, Conflict, FlowError, ForeignPlan, MirrorError, Superseded
 from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.service.flow_health import FlowHealth
@@ -133,11 +133,15 @@ class FlowRunner(threading.Thread):
             try:
                 self._flow_leader.stop_own_tasks()
                 return
-            except Superseded:
-                return  # the new flow leader's plan ends our tasks
+            except (Superseded, ForeignPlan):
+                return  # the newest plan ends our tasks
             except MirrorError as error:
                 log.debug("the order to stop can't be written yet", extra={**self._where, "reason": str(error)})
                 time.sleep(backoff.next())
+
+    def _capacity(self) -> Capacity:
+        control = self._flow_leader.control
+        return self._query.capacity(control.claims, len(control.plan.slices) if control.plan else 0)
 
     def _take_lead(self) -> Capacity:
         """Become the flow leader and publish the first plan. Returns what Spark can run."""
@@ -153,7 +157,7 @@ class FlowRunner(threading.Thread):
             self.beat = time.monotonic()
         if self._stopping.is_set():
             raise _Stopping
-        capacity = self._query.capacity(self._flow_leader.control.claims)
+        capacity = self._capacity()
         self._query.keep()  # its processes start while leadership is taken
         # Leadership is taken last: a service that cannot run the flow must not fence the one that does.
         self._flow_leader.take_lead()
@@ -177,7 +181,7 @@ class FlowRunner(threading.Thread):
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
-            capacity, before = self._query.capacity(self._flow_leader.control.claims), capacity
+            capacity, before = self._capacity(), capacity
             has_decided = self._flow_leader.control.decisions is not decisions
             decisions = self._flow_leader.control.decisions
             due = capacity != before or has_decided or self._flow_leader.lacks_plan or self._monitor.awaits_confirmation

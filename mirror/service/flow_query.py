@@ -49,15 +49,18 @@ class FlowQuery:
         """True until Spark has started, or has failed to."""
         return not self._spark.done()
 
-    def capacity(self, claims: Mapping[int, str]) -> Capacity:
-        """What Spark can run for this flow now; `claims` has the newest task of each slice.
+    def capacity(self, claims: Mapping[int, str], planned: int) -> Capacity:
+        """What Spark can run for this flow now; `claims` has the newest task of each slice, `planned` is their number.
 
-        Its share of the slots is at least 1. Raises the error of Spark's start.
+        Its share of the slots is at least 1. While a Spark epoch with another number of slices ends, none is vacant:
+        the next epoch has tasks for all. Raises the error of Spark's start.
         """
         driver, query, now = self._spark.result(), self._query, time.monotonic()
         share = max(1, driver.slots() // self._flow_count)
         epoch = None if query is None else driver.running_epoch(query)
         vacant = self._shortage.vacant(epoch, claims, now)
+        if epoch is not None and epoch.slices != planned:
+            vacant = frozenset()
         self._log_vacant(vacant)
         has_more = epoch is not None and epoch.tasks > share
         return Capacity(share, vacant, self._shortage.lasts(has_more and driver.a_query_waits(), now))

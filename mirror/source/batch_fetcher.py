@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL = 60.0  # seconds after which others are asked who leads a partition that does not move
 # Seconds after which the next look asks the leader for the nearest replica again (KIP-392), as Java's client does.
 FOLLOWED = 300.0
-# Seconds for which everything is fetched from leaders after a nearer replica has failed: the longer, the more have.
+# Seconds for which everything is fetched from leaders after a nearer replica has failed: the longer, the more often.
 LED, LED_MAX = 5.0, 300.0
 
 
@@ -34,7 +34,7 @@ class BatchFetcher:
     def __init__(self, cluster: Cluster, memory: MemoryBounds = BOUNDS, rack: str = "") -> None:
         self.cluster = cluster
         self._rack = rack
-        self._led = Backoff(LED, LED_MAX)
+        self._led: dict[int, Backoff] = {}  # by the node of a nearer replica that has failed
         self._led_until = 0.0  # by the loop's clock
         self.memory = FetchMemory(memory, self.wake)
         self._brokers: dict[int, BrokerFetches] = {}
@@ -80,18 +80,18 @@ class BatchFetcher:
         feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
         self._broker(node).take(feed)
 
-    def distrust(self, feed: Feed) -> None:
+    def distrust(self, feed: Feed, node: int) -> None:
         """Have leaders name no nearer replica for a while, if this feed's one has failed.
 
         A leader would name it again at once: it does not know that we can't reach it, or can't read what it has.
         """
         now = asyncio.get_running_loop().time()
         if feed.follows_until and now >= self._led_until:
-            self._led_until = now + self._led.next()
+            self._led_until = now + self._led.setdefault(node, Backoff(LED, LED_MAX)).next()
 
-    def trust(self) -> None:
+    def trust(self, node: int) -> None:
         """A nearer replica has given records."""
-        self._led.reset()
+        self._led.pop(node, None)
 
     @property
     def rack(self) -> str:

@@ -87,12 +87,12 @@ class BrokerFetches:
             except WireError as error:
                 log.debug("fetch from broker %d failed: %s", self._node, error)
                 self._begin_again()
-                unreadable = unreadable + 1 if isinstance(error, Malformed) else 0
+                unreadable += isinstance(error, Malformed)  # only an answer that can be read ends the row
                 if unreadable >= UNREADABLE_MAX:
                     log.warning("answers to Fetch can't be read: %s", error)
                     self._hand_over(wanted, "unreadable")
                 for feed in wanted.values():
-                    self._fetcher.distrust(feed)  # perhaps only its leader can reach this broker
+                    self._fetcher.distrust(feed, self._node)  # perhaps only its leader can reach this broker
                     self._partitions.lose(feed)
                 await asyncio.sleep(backoff.next())
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever

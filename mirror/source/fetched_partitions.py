@@ -34,10 +34,10 @@ class FeedPlacer(Protocol):
     def follow(self, feed: Feed, node: int) -> None:
         """Fetch the partition from a replica that is nearer to us."""
 
-    def distrust(self, feed: Feed) -> None:
+    def distrust(self, feed: Feed, node: int) -> None:
         """Have leaders name no nearer replica for a while, if this feed's one has failed."""
 
-    def trust(self) -> None:
+    def trust(self, node: int) -> None:
         """A nearer replica has given records."""
 
     @property
@@ -80,7 +80,7 @@ class FetchedPartitions:
                 self._unreadable(feed, error)
             else:
                 if feed.follows_until:
-                    self._fetcher.trust()
+                    self._fetcher.trust(self._node)
         held.add((feed.batches - before) * memory.bounds.batch)
 
     def _follow(self, feed: Feed, node: int) -> None:
@@ -102,7 +102,7 @@ class FetchedPartitions:
             if not feed.follows_until:
                 feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
                 return
-            self._fetcher.distrust(feed)  # it may lag behind: the leader knows
+            self._fetcher.distrust(feed, self._node)  # it may lag behind: the leader knows
         self.lose(feed)
         if fetched.leader:
             address = addresses.get(fetched.leader.node)
@@ -113,7 +113,7 @@ class FetchedPartitions:
         where = {"topic": feed.topic.name, "partition": feed.partition, "broker": self._node}
         log.warning("a batch can't be read: %s", error, extra=where)
         if feed.follows_until:
-            self._fetcher.distrust(feed)
+            self._fetcher.distrust(feed, self._node)
             self.lose(feed)
         else:
             feed.end(LeaveBatchPath("unreadable", feed.position))

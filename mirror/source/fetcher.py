@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import threading
 import time
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 POLL_TIMEOUT = 0.05  # seconds; bounds how late a move is made
 POLL_MAX = 5_000  # records at once; bounds by how much a buffer can exceed its limit
 METADATA_TIMEOUT = 1.0  # seconds
+REPLACED_AGAIN = 5.0  # seconds after which it is tried again to replace the consumer
 ARRIVED = RecordsArrived()
 
 F = TypeVar("F", bound=Fetched)
@@ -67,7 +69,7 @@ class Fetcher(Generic[F]):
         self._throttle = throttle
         self._outage = Outage(flow.source)
         # What a nearer replica has is damaged. The leader's copy may be whole, but it would name that replica again.
-        self._from_leaders = self._replaces_consumer = False
+        self._from_leaders, self._replace_at = False, math.inf
         self._consumer = self._open()
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
@@ -87,7 +89,7 @@ class Fetcher(Generic[F]):
             self._dispatch(messages)
         # Last, for the next consumer begins after what was dispatched.
         lost = self._outage.has_lost(self._consumer, self._consumed, not messages and bool(self._consumed))
-        if lost or self._replaces_consumer:
+        if lost or time.monotonic() >= self._replace_at:
             self._renew()
 
     def close(self) -> None:
@@ -101,8 +103,9 @@ class Fetcher(Generic[F]):
         """Replace the consumer by a new one, which goes on after the records that were taken."""
         before, self._consumer = self._consumer, another(self._consumer, self._open)
         if self._consumer is before:
+            self._replace_at = time.monotonic() + REPLACED_AGAIN if self._replace_at < math.inf else math.inf
             return
-        self._replaces_consumer = False
+        self._replace_at = math.inf
         self._consumer.incremental_assign(
             [
                 TopicPartition(*each, consumed.offset, leader_epoch=consumed.epoch)
@@ -217,7 +220,7 @@ class Fetcher(Generic[F]):
         """From now on, if the user wants nearer replicas (KIP-392)."""
         source = self._flow.source
         if not self._from_leaders and {**source.properties, **source.consumer}.get("client.rack"):
-            self._from_leaders = self._replaces_consumer = True
+            self._from_leaders, self._replace_at = True, 0.0
             why = "a batch can't be read; perhaps only a nearer replica has it so"
             log.warning("source is read from leaders only", extra={"flow": self._flow.name, "reason": why})
 

@@ -18,6 +18,11 @@ class RunningEpoch:
     tasks: int  # that run
     waiting: frozenset[int]  # the slices that have no task, but wait for one
 
+    @property
+    def slices(self) -> int:
+        """How many slices it has, unless tasks of it have ended."""
+        return self.tasks + len(self.waiting)
+
 
 def running_epoch(context: SparkContext, run: str) -> RunningEpoch | None:
     """The running Spark epoch of the query that has this run id; None if none of its tasks runs.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 from mirror.control.data_path import BATCHES, RECORDS, DataPath
@@ -87,6 +87,9 @@ class DataPaths:
         if look := self._looks.pop(partition, None):  # it reads what the new copier reads
             look.cancel()
         memory = self._memory(partition, topic)
+        if memory.start is not None and not start.known:  # asked for again, `latest` was a later offset
+            start = replace(start, offset=memory.start)
+        memory.start = None
         against = self._obstacle(partition, topic) or memory.keeps_off
         loop = None if paused or against else self._started()
         if loop is None:
@@ -117,6 +120,8 @@ class DataPaths:
         else:
             self._copying.pop(copier.partition, None)
             left = copier.left
+            if known is not None and left is not None and left.reason != LET_GO and not copier.start.known:
+                known.memory.start = copier.start.offset
             if left is not None and left.reason in (SOURCE, TARGET):
                 self._releases.found(left.reason)
             elif known is not None and left is not None and left.reason != LET_GO:

@@ -181,8 +181,11 @@ class Pool:
         """Open a connection. Raises WireError."""
         try:
             found = await Connection.open(self.address, self.access)
-        except (WireError, RuntimeError) as error:  # RuntimeError: the machine has no thread left for this one
-            failure = error if isinstance(error, WireError) else Unavailable(f"{self.address}: {error}")
+        except WireError as error:
+            self.failed(error)
+            raise
+        except RuntimeError as error:  # the machine has no thread left for this one
+            failure = Unavailable(f"{self.access.name_of(self.address)}: {error}")
             self.failed(failure)
             raise failure from error
         finally:

@@ -226,6 +226,31 @@ def test_a_leader_ends_if_another_has_published_on_a_topic_that_became_shorter(
         leader.check_still_leading()
 
 
+@pytest.mark.parametrize("stopped", ["before", "after", "never"])
+def test_a_leader_is_not_ended_by_the_plan_that_its_own_has_replaced(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+    stopped: str,
+) -> None:
+    """The topic loses its end, as after an unclean election, and the plan of a dead service is the newest again."""
+    old, log = leading(flow), coordinator.log
+    if stopped == "before":
+        old.stop_own_tasks()
+    new = FlowLeader(flow, "new")
+    new.take_lead()
+    if stopped == "after":
+        stops(old)
+        new.take_lead()
+    left = len(log.entries)
+    publish(new)
+    log.entries += [(Scope("t").key(), Order(True).encode())] * 5
+    new.check_still_leading()
+    log.shorten(left)
+    new.check_still_leading()
+    assert newest(log).service_id == "old" and new.lacks_plan
+    assert publish(new) == newest(log) and not new.lacks_plan
+
+
 @pytest.mark.parametrize("ask", [lambda leader: leader.announce(TOPICS, Lineage()), publish])
 def test_a_plan_that_fits_into_no_record_blocks_the_flow_and_says_what_to_do(
     flow: Flow,  # noqa: F811

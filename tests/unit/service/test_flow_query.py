@@ -84,7 +84,7 @@ def query(spark: Spark, status: FlowStatus) -> FlowQuery:
 
 def test_a_flow_has_its_share_of_the_slots_and_at_least_one(spark: Spark, query: FlowQuery) -> None:
     for spark.cores, share in ((7, 2), (3, 1), (0, 1)):
-        assert query.capacity({}) == Capacity(share)
+        assert query.capacity({}, 2) == Capacity(share)
     assert not query.can_run()
 
 
@@ -97,7 +97,7 @@ def test_a_flow_with_more_than_its_share_gives_way_to_one_that_has_nothing(
     monkeypatch.setattr(shortage, "WAITS_AFTER", 0.0)
     query.keep()
     spark.epoch, spark.another_waits = RunningEpoch(1, tasks, frozenset()), another_waits
-    assert query.capacity({}) == Capacity(1, gives_way=gives_way)
+    assert query.capacity({}, 2) == Capacity(1, gives_way=gives_way)
 
 
 def test_it_is_said_that_a_slice_has_no_task(
@@ -106,10 +106,11 @@ def test_it_is_said_that_a_slice_has_no_task(
     monkeypatch.setattr(shortage, "VACANT_AFTER", 0.0)
     query.keep()
     spark.epoch = RunningEpoch(1, 1, frozenset({1}))
-    assert query.capacity({1: "lost"}).vacant == query.capacity({1: "lost"}).vacant == {1}
+    assert query.capacity({1: "lost"}, 2).vacant == query.capacity({1: "lost"}, 2).vacant == {1}
     assert [event.reason for event in status.events()] == [
         "Spark runs no task for slice 1: the others take its partitions"
     ]
+    assert not query.capacity({1: "lost"}, 3).vacant, "the next Spark epoch, for which there is a plan, has all tasks"
 
 
 def test_there_is_one_query_and_another_one_after_it_has_ended(

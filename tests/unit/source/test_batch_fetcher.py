@@ -651,6 +651,9 @@ def test_a_broker_whose_answers_can_not_be_read_keeps_no_partition(
                 if good and number == most - 1:
                     future.set_result(reply(fetched(0, log(5, 1))))
                 else:
+                    if not good:  # no connection is opened at once
+                        future.set_exception(Unavailable("closed"))
+                        _, future = await source.asked.get()
                     future.set_exception(Malformed("1 GB"))
             if good:
                 assert await read(feed) == [(5, 5)]
@@ -965,6 +968,34 @@ def test_no_nearer_replica_is_named_for_a_while_after_one_has_failed(how: str, m
                 asked, future = await source.asked.get()
                 future.set_result(reply())
             assert asked.rack == "b" and not feed.ended
+
+    asyncio.run(run())
+
+
+def test_a_replica_that_works_does_not_vouch_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaders are asked for longer and longer while one of them can't be reached."""
+    monkeypatch.setattr(batch_fetcher, "LED", 1.0)
+    now = 100.0
+
+    async def run() -> None:
+        nonlocal now
+        async with fetching(rack="b") as (fetcher, _):
+            monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+            feed = Feed(TOPIC, 0, 5, -1, lambda: EVERYTHING)
+            feed.follows_until = 1.0
+            led = []
+            for _ in range(4):
+                fetcher.distrust(feed, 2)
+                fetcher.trust(3)
+                begun = now
+                while not fetcher.rack:
+                    now += 0.1
+                led.append(now - begun)
+            assert [0.5 * 2**n <= each <= 2**n + 0.2 for n, each in enumerate(led)] == [True] * 4
+            fetcher.trust(2)
+            fetcher.distrust(feed, 2)
+            now += 1.0
+            assert fetcher.rack
 
     asyncio.run(run())
 

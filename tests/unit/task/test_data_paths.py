@@ -16,7 +16,7 @@ from mirror.control.partition_state import State
 from mirror.errors import MirrorError, TaskHung, Unavailable
 from mirror.kafka import credentials
 from mirror.kafka.throttling import Throttles
-from mirror.model import BATCH_BYTES, Partition, Topic
+from mirror.model import BATCH_BYTES, Partition, Position, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import Largest, LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
@@ -25,6 +25,7 @@ from mirror.source.fetch_session import Ends
 from mirror.target import coordination
 from mirror.target.loading import Tokens
 from mirror.task import batch_loop, cluster_releases, data_paths, partition_take_over
+from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop
 from mirror.task.cluster_releases import ASK_AGAIN, SOURCE, TARGET
 from mirror.task.copier import RecordCopier
@@ -217,6 +218,25 @@ def test_what_a_batch_copier_finds_too_old_is_so_for_the_task(
         task.paths.keep([again])
         task.time += 10
     assert task.path == (RECORDS, TARGET) and not task.paths._looks
+
+
+@pytest.mark.parametrize(("why", "kept"), [("doubted", 100), (LET_GO, 130)])
+def test_a_partition_that_changes_its_path_before_it_has_begun_begins_where_it_was_to(
+    make: Callable[[Flow], Task], why: str, kept: int
+) -> None:
+    """Asked for again, `start: latest` is a later offset. The records in between would be passed over."""
+    task = make(away(start="latest"))
+    copier = batches(task.paths.copier(HERE, TOPIC, StartPoint(100), False))
+    task.paths.begin(copier)
+    task.ends(copier)
+    copier.left = LeaveBatchPath(why, -1)
+    task.paths.end(copier)
+    assert task.paths.copier(HERE, TOPIC, StartPoint(130), False).start.offset == kept
+    assert task.paths.copier(HERE, TOPIC, StartPoint(150), False).start.offset == 150, "it was told once"
+    copier.left = LeaveBatchPath("doubted", -1)
+    task.paths.end(copier)
+    hint = Position(140, TOPIC.topic_id)
+    assert task.paths.copier(HERE, TOPIC, StartPoint(140, hint), False).start.offset == 140, "there is a position"
 
 
 def test_a_paused_partition_is_on_the_record_path(make: Callable[[Flow], Task]) -> None:

@@ -178,6 +178,11 @@ def test_a_token_is_fetched_once_there_are_threads_again(server: Server, monkeyp
             with pytest.raises(Unavailable, match="can't start new thread"):
                 login.exchange()
     assert b"Bearer token" in first_message(login)
+    monkeypatch.setattr(oidc, "RENEWED_AFTER", 0.0)
+    login = server.login()
+    assert b"Bearer token" in first_message(login)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert b"Bearer token" in first_message(login), "it is valid"
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:hunter2/"])
