@@ -12,7 +12,7 @@ import pytest
 
 from mirror.control.reports import Report
 from mirror.control.throttle_shares import OF_FLOW, Load
-from mirror.errors import FlowError, Superseded
+from mirror.errors import FlowError, ForeignPlan, Superseded
 from mirror.service import status_follower as module
 from mirror.service.flow import FlowRunner
 from mirror.service.sidelines import Sidelines
@@ -112,3 +112,11 @@ def test_reports_are_followed_on(caplog: pytest.LogCaptureFixture, monkeypatch: 
     monkeypatch.setattr(module, "StatusReader", lambda *_: reader)
     StatusFollower(flow, figures, stopping, lambda: False).follow()  # type: ignore[arg-type]
     assert [record.getMessage() for record in caplog.records] == [BUG] and reader.closed
+
+
+@pytest.mark.parametrize("plan", [Superseded("another service leads"), ForeignPlan("a newer mirror has written it")])
+def test_no_order_to_stop_is_written_over_a_plan_that_ends_the_tasks_by_itself(runner: Any, plan: FlowError) -> None:
+    runner._flow_leader = SimpleNamespace(stop_own_tasks=Mock(side_effect=[FlowError("no answer"), plan]))
+    runner._where = {}
+    FlowRunner._order_stop(runner)
+    assert runner._flow_leader.stop_own_tasks.call_count == 2
