@@ -1,5 +1,5 @@
 # docker build -t mirror .       (with BuildKit, as is the default since Docker 23; before that, set DOCKER_BUILDKIT=1)
-# docker run -v $PWD/mirror.yaml:/etc/mirror/mirror.yaml:ro -p 9464:9464 --stop-timeout 30 mirror
+# docker run -v $PWD/mirror:/etc/mirror:ro -p 9464:9464 --stop-timeout 30 mirror       (with mirror.yaml in that folder)
 #
 # Runs as any user, and with --read-only as long as /tmp can be written to (--tmpfs /tmp:exec,mode=1777).
 #
@@ -50,9 +50,11 @@ RUN useradd --uid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nolog
     && rm -rf /var/lib/apt/lists/* /tmp/*
 COPY --from=build /opt/mirror /opt/mirror
 COPY --from=build /package /opt/mirror
-# With an archive of the classes that Spark loads, the service starts in half the time.
+# With an archive of the classes that Spark loads, the service starts in half the time. It works without one, too, and
+# where another processor is emulated, Spark may be too slow to make it.
 ENV MIRROR_CACHE=/opt/mirror/cache
-RUN HOME=/tmp /opt/mirror/bin/python -m mirror.spark.prepare && rm -rf /tmp/* /tmp/.[a-z]*
+RUN HOME=/tmp /opt/mirror/bin/python -m mirror.spark.prepare || echo "the image gets no archive of classes" >&2; \
+    rm -rf /tmp/* /tmp/.[a-z]*
 # What a spark-submit is given as the application, under a name that does not depend on Python's version.
 RUN ln -s /opt/mirror/lib/python3*/site-packages/mirror/__main__.py /opt/mirror/application.py
 

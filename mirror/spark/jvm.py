@@ -54,8 +54,8 @@ class Jvm(Protocol):
     def hush(self) -> None:
         """Drop what it prints from now on, because it is about to end."""
 
-    def join(self, timeout: float) -> None:
-        """Wait until it has ended, at most `timeout` seconds; to be called after the session's stop."""
+    def join(self, timeout: float) -> bool:
+        """Wait until it has ended, at most `timeout` seconds; to be called after the session's stop. True if it has."""
 
     def kill(self) -> None:
         """Kill it, and with it every local task."""
@@ -98,12 +98,13 @@ class OwnJvm:
         """Drop what it prints from now on, because it is about to end."""
         self._hushed = True
 
-    def join(self, timeout: float) -> None:
-        """End it by the end of its input, and wait at most `timeout` seconds."""
+    def join(self, timeout: float) -> bool:
+        """End it by the end of its input, and wait at most `timeout` seconds. True if it has ended."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
+        return self._process.returncode is not None
 
     def kill(self) -> None:
         """Kill it with its Python workers, which are in its session."""
@@ -157,8 +158,9 @@ class SubmitJvm:
     def hush(self) -> None:
         """Do nothing: its output is not ours."""
 
-    def join(self, timeout: float) -> None:
-        """Return at once: it ends after this process."""
+    def join(self, timeout: float) -> bool:
+        """Return False at once: it ends after this process."""
+        return False
 
     def kill(self) -> None:
         """Kill it. Nobody learns our exit code then: spark-submit ends with 137."""

@@ -59,20 +59,25 @@ class _Reader(DataSourceStreamReader):
 
 
 def prepare() -> None:
-    """Make the archive if there is none. Raises SetupError if Java is missing or Spark does not start."""
+    """Make the archive if there is none. Raises SetupError if Java is missing or too slow."""
     home = prepared_home()
     if (home / ARCHIVE).is_file() or "SPARK_HOME" in os.environ:
         return
     sys.stderr.write(f"preparing Spark's start in {home}, once: about half a minute\n")
     part = link(home) / f"{ARCHIVE}.{os.getpid()}"
     logging.disable(logging.CRITICAL)
-    _rehearse(SparkHome(home, " ".join(class_archive.writing(part))))
-    if not part.is_file():
-        raise SetupError(f"Java has made no archive of classes in {home}; mirror runs without it, but starts slower")
-    part.rename(home / ARCHIVE)
+    try:
+        ended = _rehearse(SparkHome(home, " ".join(class_archive.writing(part))))
+        if not ended or not part.is_file():
+            why = f"Java has made no archive of classes in {home}"
+            raise SetupError(f"{why}; mirror runs without it, but starts slower")
+        part.rename(home / ARCHIVE)
+    finally:
+        part.unlink(missing_ok=True)
 
 
-def _rehearse(home: SparkHome) -> None:
+def _rehearse(home: SparkHome) -> bool:
+    """True if the JVM has ended in time, so that its archive is whole."""
     driver = SparkDriver(Spark("local[2]", {}), {}, "", Log("error", "text"), home=home)
     driver.warm_up()
     done = threading.Event()
@@ -81,7 +86,10 @@ def _rehearse(home: SparkHome) -> None:
     done.wait(REHEARSAL_SECONDS)
     query.stop()
     driver.stop()
-    driver.join(DUMP_SECONDS)
+    ended = driver.join(DUMP_SECONDS)
+    if not ended:
+        driver.kill()
+    return ended
 
 
 if __name__ == "__main__":

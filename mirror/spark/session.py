@@ -230,9 +230,9 @@ class SparkDriver:
             self.session.stop()
         self._directory.remove()
 
-    def join(self, timeout: float) -> None:
-        """Wait until the JVM has ended, at most `timeout` seconds; to be called after `stop`."""
-        self._jvm.join(timeout)
+    def join(self, timeout: float) -> bool:
+        """Wait until the JVM has ended, at most `timeout` seconds; to be called after `stop`. True if it has."""
+        return self._jvm.join(timeout)
 
     def kill(self) -> None:
         """Kill the JVM, and with it every local task."""

@@ -25,6 +25,7 @@ import yaml
 
 from mirror import __version__
 from mirror.demo.brokers import LocalCluster, start_together
+from mirror.spark.home import ARCHIVE
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
@@ -81,7 +82,10 @@ def starts_without_a_network(image: str, file: Path) -> None:
 
 
 def says_what_it_is(image: str) -> None:
-    """It has the labels of the Dockerfile, and a user without rights, by number: Kubernetes can't look a name up."""
+    """It has the labels of the Dockerfile, and a user without rights, by number: Kubernetes can't look a name up.
+
+    It also has the archive of classes, without which a build only warns.
+    """
     config = json.loads(docker("image", "inspect", "--format", "{{json .Config}}", image))
     wanted = dict(LABEL.findall(DOCKERFILE.read_text()))
     wanted["org.opencontainers.image.version"] = __version__
@@ -90,6 +94,7 @@ def says_what_it_is(image: str) -> None:
     wrong = [each for each, text in wanted.items() if not given.get(each) or (text[0] != "$" and given[each] != text)]
     if wrong:
         sys.exit(f"the image lacks labels, or has other ones: {', '.join(wrong)}; it has {given}")
+    docker("run", "--rm", "--entrypoint", "sh", image, "-c", f"ls $MIRROR_CACHE/*/{ARCHIVE}")
     user = config["User"].partition(":")[0]
     if not user.isdecimal() or int(user) == 0:
         sys.exit(f"the image's user is {user or 'root'}")
