@@ -95,8 +95,8 @@ dist: $(VENV)/ready ## sdist and wheel of the last commit, in dist: the same byt
 	@rm -rf dist
 	@$(VENV)/bin/python deploy/release/dist.py dist
 
-release: dist ## what a release consists of, in dist: those, the chart, alerts, dashboard, a bill of materials, and sums
-	@helm=$$($(RUN) tests.harness.helm) && $$helm package deploy/chart --destination dist
+release: dist ## what a release consists of, in dist: those, the chart, alerts, dashboard, a bill of materials, and sums; IMAGE=registry/name: the image of the chart
+	@helm=$$($(RUN) tests.harness.helm) && deploy/release/chart.sh $$helm dist
 	@cp deploy/prometheus/alerts.yaml dist/mirror-alerts.yaml
 	@cp deploy/grafana/mirror.json dist/mirror-dashboard.json
 	@$(VENV)/bin/python -m venv --clear .cache/sbom

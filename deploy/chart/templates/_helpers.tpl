@@ -448,6 +448,20 @@ spec:
     {{- include "mirror.volumes" . | nindent 4 }}
 {{- end }}
 
+{{- /* Fails if a secret of a cluster is written in clear: a list of the cluster's properties and of their path. What a
+reference leads to is not in the values; "$${" is none. */}}
+{{- define "mirror.noSecrets" -}}
+{{- $path := last . }}
+{{- range $key, $value := first . }}
+{{- $at := printf "%s.%s" $path $key }}
+{{- if kindIs "map" $value }}
+{{- include "mirror.noSecrets" (list $value $at) }}
+{{- else if and $value (regexMatch `(password|passphrase|secret|[.]key|key[.]pem|jaas[.]config)$` $key) (not (regexMatch `(^|[^$])[$][{]` (toString $value))) }}
+{{- fail (printf "%s: a ConfigMap would hold it in clear. Put it into a Secret, name that in existingSecret, and write ${env:NAME} here, NAME being its key there; or mount the Secret, and write ${file:/path}" $at) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Mistakes that a schema can't see. */}}
 {{- define "mirror.check" -}}
 {{- if and (not .Values.config) (not .Values.existingConfigMap) }}
@@ -469,6 +483,19 @@ spec:
 {{- range $key, $secret := dict "tls_certificate" "tlsSecret" "tls_key" "tlsSecret" "username" "loginSecret" "password" "loginSecret" }}
 {{- if include "mirror.at" (list $.Values.config "http" $key) }}
 {{- fail (printf "config.http.%s: name a Secret in http.%s instead, which the probes and the monitors use too" $key $secret) }}
+{{- end }}
+{{- end }}
+{{- with get (.Values.config | default dict) "clusters" }}
+{{- if kindIs "map" . }}{{ include "mirror.noSecrets" (list . "config.clusters") }}{{ end }}
+{{- end }}
+{{- if eq .Values.mode "cluster" }}
+{{- $config := .Values.config | default dict }}
+{{- $spark := ternary (get $config "spark") dict (kindIs "map" (get $config "spark")) }}
+{{- range list (list "config.spark" $config) (list "config.spark.master" $spark) (list "config.spark.conf" $spark) }}
+{{- $key := first . | splitList "." | last }}
+{{- if and (hasKey (last .) $key) (kindIs "invalid" (get (last .) $key)) }}
+{{- fail (printf "%s: with mode cluster, null would take away what the chart sets there; leave it out" (first .)) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if and (ne .Values.mode "local") .Values.rbac.create (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}

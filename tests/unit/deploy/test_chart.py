@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from base64 import b64decode
 from collections.abc import Iterator
@@ -261,6 +262,7 @@ def test_a_job_does_not_start_again_after_exit_codes_that_a_restart_does_not_hel
     assert codes["onExitCodes"] == {"containerName": "mirror", "operator": "In", "values": [2, 3]}
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
     assert job["spec"]["podReplacementPolicy"] == "Failed"
+    assert job["metadata"]["labels"]["app.kubernetes.io/instance"] == "rel", "the documents say how to delete it"
     other = one("Job", JOB, "image.tag=other")  # a Job's pod can't be changed
     assert other["metadata"]["name"] != job["metadata"]["name"]
 
@@ -336,6 +338,10 @@ def test_a_changed_application_is_another_one() -> None:
 
 def test_a_budget_of_an_application_needs_no_owner_that_kubernetes_knows() -> None:
     assert one("PodDisruptionBudget", APPLICATION)["spec"]["minAvailable"] == 1
+    enabled = "podDisruptionBudget.enabled=true"
+    for settings, available in (([enabled], 1), ([enabled, "podDisruptionBudget.maxUnavailable=1"], 0)):
+        job = one("PodDisruptionBudget", JOB, *settings)["spec"]
+        assert job["minAvailable"] == available and "maxUnavailable" not in job
     assert one("PodDisruptionBudget", ALL)["spec"]["maxUnavailable"] == 0
 
 
@@ -404,7 +410,9 @@ def test_the_test_checks_the_configuration_of_the_service() -> None:
     for values in (LOCAL, CLUSTER, APPLICATION):
         pod = one("Pod", values)
         (check,), (service, *_) = pod["spec"]["containers"], service_pod(values)["spec"]["containers"]
-        assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+        annotations = pod["metadata"]["annotations"]
+        assert annotations["helm.sh/hook"] == "test"
+        assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation", "Helm reads its log after its end"
         assert check["args"] == ["check", *arguments(values)[1:]]
         assert [check.get(key) for key in ("image", "env", "envFrom", "volumeMounts")] == [
             service.get(key) for key in ("image", "env", "envFrom", "volumeMounts")
@@ -426,6 +434,19 @@ def test_alerts_and_dashboard_are_those_of_the_repository(tmp_path: Path) -> Non
     text = ALERTS.read_text().replace("https://mirror.example", "https://pages.example/mirror")
     text = text.replace('job="mirror"', 'job="rel-mirror"').replace("job mirror", "job rel-mirror")
     assert one("PrometheusRule", ALL)["spec"] == {"groups": yaml.safe_load(text)["groups"]}
+
+
+@pytest.mark.parametrize("name", ["alerts.yaml", "dashboard.json"])
+@pytest.mark.parametrize("left", [None, "../../a/file"])  # git on Windows leaves a link's text
+def test_a_link_that_was_not_followed_is_told(name: str, left: str | None, tmp_path: Path) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    (chart / "files" / name).unlink()
+    if left:
+        (chart / "files" / name).write_text(left)
+    done = helm.render(chart, "--values", str(ALL))
+    assert done.returncode != 0 and f"files/{name}: it is a link in the repository" in done.stderr, done.stderr
+    assert helm.render(chart, "--values", str(LOCAL)).returncode == 0
 
 
 @pytest.mark.parametrize(("kind", "key"), [("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints")])
@@ -475,6 +496,9 @@ def test_probes_and_monitors_reach_a_port_with_tls_and_a_password(values: Path) 
         ("config.http.tls_key=/tls.key", "config.http.tls_key: name a Secret in http.tlsSecret"),
         ("config.http.username=me", "config.http.username: name a Secret in http.loginSecret"),
         ("config.http.password=secret", "config.http.password: name a Secret in http.loginSecret"),
+        ("mode=cluster,config.spark=null", "config.spark: with mode cluster, null would take away"),
+        ("mode=cluster,config.spark.conf=null", "config.spark.conf: with mode cluster, null would take away"),
+        ("mode=cluster,config.spark.master=null", "config.spark.master: with mode cluster, null would take away"),
         ("mode=cluster,serviceAccount.create=false", "serviceAccount.name: name the account"),
         ("livenessProbe.periodSecond=3", "periodSecond"),
         ("resources.limit.memory=3Gi", "limit"),
@@ -494,6 +518,42 @@ def test_probes_and_monitors_reach_a_port_with_tls_and_a_password(values: Path) 
 def test_a_mistake_is_told(settings: str, said: str) -> None:
     done = helm.render(CHART, "--values", str(LOCAL), "--set", settings)
     assert done.returncode != 0 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        r"sasl\.password",
+        r"ssl\.key\.password",
+        r"ssl\.key\.pem",
+        r"ssl\.keystore\.password",
+        r"sasl\.oauthbearer\.client\.secret",
+        r"sasl\.oauthbearer\.assertion\.private\.key\.passphrase",
+        r"sasl\.jaas\.config",
+        r"consumer.sasl\.password",
+    ],
+)
+def test_a_secret_comes_by_a_reference(key: str) -> None:
+    at = f"config.clusters.primary.{key}"
+    for secret in ("xq7-Hunter", "$${env:HUNTER}"):  # $${ stands for a plain ${
+        done = helm.render(CHART, "--values", str(LOCAL), "--set", f"{at}={secret}")
+        said = at.replace("\\", "") + ": a ConfigMap would hold it in clear"
+        assert done.returncode != 0 and said in done.stderr and "unter" not in done.stderr.lower(), done.stderr
+    for reference in ("${env:HUNTER}", "${file:/etc/hunter}", "before-${env:HUNTER}", "null"):
+        assert rendered(LOCAL, f"{at}={reference}")
+
+
+def test_what_is_no_secret_needs_no_reference() -> None:
+    given = {
+        "ssl.key.location": "/key.pem",
+        "ssl.keystore.location": "/store.p12",
+        "sasl.username": "me",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "sasl.kerberos.keytab": "/keytab",
+        "socket.keepalive.enable": "true",
+    }
+    places = ["config.clusters.primary." + key.replace(".", "\\.") for key in given]
+    assert rendered(LOCAL, *(f"{place}={value}" for place, value in zip(places, given.values(), strict=True)))
 
 
 @pytest.mark.parametrize("timeout", ["20s", "0.25 m", "500ms", "0s", "0", r"${env:DRAIN}"])

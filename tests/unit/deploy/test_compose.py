@@ -38,7 +38,9 @@ def mounts(service: Service) -> dict[str, Path]:
     """The file that each path in the container is."""
     split = [each.split(":") for each in service.get("volumes", [])]
     assert all(mode == "ro" for *_, mode in split)
-    return {inside: (FILE.parent / outside).resolve() for outside, inside, _ in split}
+    places = {Path(inside): (FILE.parent / outside).resolve() for outside, inside, _ in split}
+    files = {at / file.name: file for at, folder in places.items() if folder.is_dir() for file in folder.iterdir()}
+    return {str(at): file for at, file in {**places, **files}.items() if not file.is_dir()}
 
 
 def listeners(text: str) -> dict[str, str]:
@@ -53,7 +55,7 @@ def test_every_mounted_file_is_in_the_repository(services: dict[str, Service]) -
 
 def test_no_file_lies_there_unused(services: dict[str, Service]) -> None:
     used = {file for each in services.values() for file in mounts(each).values()}
-    assert set((ROOT / "deploy" / "compose").iterdir()) <= used
+    assert {each for each in (ROOT / "deploy" / "compose").rglob("*") if each.is_file()} <= used
 
 
 def test_each_port_is_open_to_this_machine_alone_and_once(services: dict[str, Service]) -> None:
@@ -90,6 +92,11 @@ def test_mirror_gets_a_valid_configuration_of_these_clusters(services: dict[str,
     assert services["writer"]["command"][-1].count(told[0]) == 2
     assert services["mirror"]["ports"] == [f"127.0.0.1:{settings.http.port}:{settings.http.port}"]
     assert float(services["mirror"]["stop_grace_period"].removesuffix("s")) > settings.drain_timeout
+
+
+def test_mirror_sees_that_another_file_takes_the_place_of_its_configuration(services: dict[str, Service]) -> None:
+    """Of a file that is mounted alone, a container keeps the old one."""
+    assert [each.split(":")[1] for each in services["mirror"]["volumes"]] == ["/etc/mirror"]
 
 
 def test_mirror_may_do_no_more_than_it_needs(services: dict[str, Service]) -> None:

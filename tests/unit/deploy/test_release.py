@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +13,8 @@ import pytest
 import yaml
 
 from mirror import __version__
-from tests.harness import workflows
+from tests.harness import helm, workflows
+from tests.harness.chart import LOCAL
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / ".github" / "workflows" / "release.yml"
@@ -71,6 +73,26 @@ def test_only_what_publishes_waits_for_an_approval_and_nothing_is_published_unte
         "test",
         "build",
     }
+
+
+def test_nothing_is_published_beside_an_image_that_failed() -> None:
+    """Without IMAGE the image's job is skipped, and by default a job that needs a skipped one is skipped, too."""
+    ready = "!cancelled() && needs.build.result == 'success' && (vars.IMAGE == '' || needs.image.result == 'success')"
+    for name in ("chart", "index", "release"):
+        assert jobs()[name]["needs"] == ["build", "image"] and ready in jobs()[name]["if"], name
+    assert jobs()["image"]["if"] == "vars.IMAGE != ''"
+
+
+@pytest.mark.parametrize("image", ["", "registry.example:5000/a/mirror"])
+def test_the_chart_of_a_release_runs_its_image(image: str, tmp_path: Path) -> None:
+    (step,) = [each for each in jobs()["build"]["steps"] if each.get("run") == "make release"]
+    assert step["env"] == {"IMAGE": "${{ vars.IMAGE }}"}
+    assert "deploy/release/chart.sh $$helm dist\n" in (ROOT / "Makefile").read_text()
+    script = ROOT / "deploy" / "release" / "chart.sh"
+    subprocess.run([script, helm.helm(), tmp_path], env={**os.environ, "IMAGE": image}, check=True)
+    packed = tmp_path / f"mirror-{__version__}.tgz"
+    done = helm.render(packed, "--values", str(LOCAL), "--set", "metrics.prometheusRule.enabled=true")
+    assert f"image: {image or 'mirror'}:{__version__}\n" in done.stdout, done.stdout + done.stderr
 
 
 def test_one_step_runs_what_ci_runs() -> None:
