@@ -448,8 +448,8 @@ spec:
     {{- include "mirror.volumes" . | nindent 4 }}
 {{- end }}
 
-{{- /* Fails if a secret of a cluster is written in clear: a list of the cluster's properties and of their path. What a
-reference leads to is not in the values; "$${" is none. */}}
+{{- /* Fails if a secret is written in clear: a list of a section of the configuration and of its path. What a reference
+leads to is not in the values; "$${" is none. */}}
 {{- define "mirror.noSecrets" -}}
 {{- $path := last . }}
 {{- range $key, $value := first . }}
@@ -485,8 +485,9 @@ reference leads to is not in the values; "$${" is none. */}}
 {{- fail (printf "config.http.%s: name a Secret in http.%s instead, which the probes and the monitors use too" $key $secret) }}
 {{- end }}
 {{- end }}
-{{- with get (.Values.config | default dict) "clusters" }}
-{{- if kindIs "map" . }}{{ include "mirror.noSecrets" (list . "config.clusters") }}{{ end }}
+{{- with .Values.config }}{{ include "mirror.noSecrets" (list . "config") }}{{ end }}
+{{- if and (or .Values.http.loginSecret .Values.http.tlsSecret) (hasKey (.Values.config | default dict) "http") (kindIs "invalid" (get .Values.config "http")) }}
+{{- fail "config.http: null would take away the login and the certificate of http.loginSecret and http.tlsSecret; leave it out" }}
 {{- end }}
 {{- if eq .Values.mode "cluster" }}
 {{- $config := .Values.config | default dict }}

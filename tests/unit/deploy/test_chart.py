@@ -499,6 +499,8 @@ def test_probes_and_monitors_reach_a_port_with_tls_and_a_password(values: Path) 
         ("mode=cluster,config.spark=null", "config.spark: with mode cluster, null would take away"),
         ("mode=cluster,config.spark.conf=null", "config.spark.conf: with mode cluster, null would take away"),
         ("mode=cluster,config.spark.master=null", "config.spark.master: with mode cluster, null would take away"),
+        ("http.loginSecret=login,config.http=null", "config.http: null would take away the login"),
+        (r"config.spark.conf.spark\.authenticate\.secret=me", "conf.spark.authenticate.secret: a ConfigMap would hold"),
         ("mode=cluster,serviceAccount.create=false", "serviceAccount.name: name the account"),
         ("livenessProbe.periodSecond=3", "periodSecond"),
         ("resources.limit.memory=3Gi", "limit"),
