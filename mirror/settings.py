@@ -34,6 +34,11 @@ class Cluster:
     # The file of each of `properties` that is the whole text of one. It is read again: see kafka/credentials.py.
     files: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def rack(self) -> str:
+        """The rack of source consumers, who read from the nearest replica then (KIP-392); "" if they have none."""
+        return {**self.properties, **self.consumer}.get("client.rack", "")
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:

@@ -50,8 +50,9 @@ class FlowQuery:
         return not self._spark.done()
 
     def capacity(self, claims: Mapping[int, str], planned: int) -> Capacity:
-        """What Spark can run for this flow now; `claims` has the newest task of each slice, `planned` is their number.
+        """What Spark can run for this flow now.
 
+        `claims` has the newest task of each slice, and `planned` is how many slices the newest plan has.
         Its share of the slots is at least 1. While a Spark epoch with another number of slices ends, none is vacant:
         the next epoch has tasks for all. Raises the error of Spark's start.
         """

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL = 60.0  # seconds after which others are asked who leads a partition that does not move
 # Seconds after which the next look asks the leader for the nearest replica again (KIP-392), as Java's client does.
 FOLLOWED = 300.0
-# Seconds for which everything is fetched from leaders after a nearer replica has failed: the longer, the more often.
-LED, LED_MAX = 5.0, 300.0
+# Seconds for which everything is fetched from leaders after a nearer replica has failed: twice as long each time.
+LEADERS, LEADERS_MAX = 5.0, 300.0
 
 
 class BatchFetcher:
@@ -34,8 +34,8 @@ class BatchFetcher:
     def __init__(self, cluster: Cluster, memory: MemoryBounds = BOUNDS, rack: str = "") -> None:
         self.cluster = cluster
         self._rack = rack
-        self._led: dict[int, Backoff] = {}  # by the node of a nearer replica that has failed
-        self._led_until = 0.0  # by the loop's clock
+        self._backoffs: dict[int, Backoff] = {}  # by the node of a nearer replica that has failed
+        self._leaders_until = 0.0  # by the loop's clock: everything is fetched from leaders
         self.memory = FetchMemory(memory, self.wake)
         self._brokers: dict[int, BrokerFetches] = {}
         self._looking: set[asyncio.Task[None]] = set()
@@ -86,17 +86,17 @@ class BatchFetcher:
         A leader would name it again at once: it does not know that we can't reach it, or can't read what it has.
         """
         now = asyncio.get_running_loop().time()
-        if feed.follows_until and now >= self._led_until:
-            self._led_until = now + self._led.setdefault(node, Backoff(LED, LED_MAX)).next()
+        if feed.follows_until and now >= self._leaders_until:
+            self._leaders_until = now + self._backoffs.setdefault(node, Backoff(LEADERS, LEADERS_MAX)).next()
 
     def trust(self, node: int) -> None:
         """A nearer replica has given records."""
-        self._led.pop(node, None)
+        self._backoffs.pop(node, None)
 
     @property
     def rack(self) -> str:
         """Where we are; "" if leaders shall name no nearer replica."""
-        return self._rack if asyncio.get_running_loop().time() >= self._led_until else ""
+        return self._rack if asyncio.get_running_loop().time() >= self._leaders_until else ""
 
     def wake(self) -> None:
         """There may be room for more."""

@@ -92,8 +92,7 @@ class BrokerFetches:
                     log.warning("answers to Fetch can't be read: %s", error)
                     self._hand_over(wanted, "unreadable")
                 for feed in wanted.values():
-                    self._fetcher.distrust(feed, self._node)  # perhaps only its leader can reach this broker
-                    self._partitions.lose(feed)
+                    self._partitions.fail(feed)  # perhaps only its leader can reach this broker
                 await asyncio.sleep(backoff.next())
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
                 log.exception("fetch from broker %d failed", self._node)

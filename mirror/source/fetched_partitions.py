@@ -70,7 +70,7 @@ class FetchedPartitions:
         elif fetched.diverging and feed.follows_until and feed.diverged_at != feed.position:
             # A follower that lags may not have that epoch. If the leader names it again for this position, it has.
             feed.diverged_at = feed.position
-            self.lose(feed)
+            self._lose(feed)
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
@@ -93,17 +93,18 @@ class FetchedPartitions:
             self._feeds.drop(feed)
             self._fetcher.follow(feed, node)
         else:
-            self.lose(feed)
+            self._lose(feed)
 
     def _refused(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address]) -> None:
         """Ask another broker, or hand the partition over."""
         error = fetched.error
-        if error not in PASSING:
-            if not feed.follows_until:
-                feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
-                return
-            self._fetcher.distrust(feed, self._node)  # it may lag behind: the leader knows
-        self.lose(feed)
+        if error in PASSING:
+            self._lose(feed)
+        elif feed.follows_until:  # it may lag behind: the leader knows
+            self.fail(feed)
+        else:
+            feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
+            return
         if fetched.leader:
             address = addresses.get(fetched.leader.node)
             self._fetcher.cluster.hint(feed.topic.name, feed.partition, fetched.leader, address)
@@ -113,12 +114,16 @@ class FetchedPartitions:
         where = {"topic": feed.topic.name, "partition": feed.partition, "broker": self._node}
         log.warning("a batch can't be read: %s", error, extra=where)
         if feed.follows_until:
-            self._fetcher.distrust(feed, self._node)
-            self.lose(feed)
+            self.fail(feed)
         else:
             feed.end(LeaveBatchPath("unreadable", feed.position))
 
-    def lose(self, feed: Feed) -> None:
+    def fail(self, feed: Feed) -> None:
+        """This broker can't give the partition. If it is a nearer replica, leaders name none for a while."""
+        self._fetcher.distrust(feed, self._node)
+        self._lose(feed)
+
+    def _lose(self, feed: Feed) -> None:
         """Fetch the partition from whoever leads it by then."""
         self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
         self.leave(feed, RETRY)

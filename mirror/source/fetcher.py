@@ -69,7 +69,8 @@ class Fetcher(Generic[F]):
         self._throttle = throttle
         self._outage = Outage(flow.source)
         # What a nearer replica has is damaged. The leader's copy may be whole, but it would name that replica again.
-        self._from_leaders, self._replace_at = False, math.inf
+        self._from_leaders = False
+        self._replace_at = math.inf  # when the consumer has to be replaced, monotonic
         self._consumer = self._open()
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
@@ -103,7 +104,8 @@ class Fetcher(Generic[F]):
         """Replace the consumer by a new one, which goes on after the records that were taken."""
         before, self._consumer = self._consumer, another(self._consumer, self._open)
         if self._consumer is before:
-            self._replace_at = time.monotonic() + REPLACED_AGAIN if self._replace_at < math.inf else math.inf
+            if self._replace_at < math.inf:
+                self._replace_at = time.monotonic() + REPLACED_AGAIN
             return
         self._replace_at = math.inf
         self._consumer.incremental_assign(
@@ -218,8 +220,7 @@ class Fetcher(Generic[F]):
 
     def _read_from_leaders(self) -> None:
         """From now on, if the user wants nearer replicas (KIP-392)."""
-        source = self._flow.source
-        if not self._from_leaders and {**source.properties, **source.consumer}.get("client.rack"):
+        if self._flow.source.rack and not self._from_leaders:
             self._from_leaders, self._replace_at = True, 0.0
             why = "a batch can't be read; perhaps only a nearer replica has it so"
             log.warning("source is read from leaders only", extra={"flow": self._flow.name, "reason": why})

@@ -20,7 +20,7 @@ class RunningEpoch:
 
     @property
     def slices(self) -> int:
-        """How many slices it has, unless tasks of it have ended."""
+        """How many slices it has."""
         return self.tasks + len(self.waiting)
 
 

@@ -115,8 +115,7 @@ class BatchLoop:
     async def _keep(self) -> None:
         task, flow = self._task, self._task.flow
         source, target = map(Cluster, self._access)
-        consumer = {**flow.source.properties, **flow.source.consumer}
-        self.fetcher = BatchFetcher(source, rack=consumer.get("client.rack", ""))
+        self.fetcher = BatchFetcher(source, rack=flow.source.rack)
         tokens = task.positions.tokens
         ownership = Ownership(task.plan)
         self.services = BatchServices(

@@ -71,7 +71,7 @@ class KnownPositions:
         return self.position.offset
 
     @property
-    def reported(self) -> Position:
+    def to_report(self) -> Position:
         """What reports tell, without an id of the source topic while nothing has been committed.
 
         It is the newest position, also before anything is loaded. A report replaces the partition's last one, and if

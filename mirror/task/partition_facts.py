@@ -174,7 +174,7 @@ class PartitionFacts:
             reason=self.reason,
             incident=self.incident,
             unfollowed=self.unfollowed if self.incident is not None else "",
-            position=self.known.reported,
+            position=self.known.to_report,
             last_commit=self.known.last_commit,
             renew_at=self.known.renew_at,
             counters=self.counters.copy(),

@@ -18,7 +18,7 @@ class PartitionSnapshot:
     state: State
     reason: str
     incident: Incident | None  # what a person has to decide about with `mirror resume`
-    position: Position  # see KnownPositions.reported; offset -1: none is known
+    position: Position  # see KnownPositions.to_report; offset -1: none is known
     last_commit: float  # seconds since the Unix epoch
     renew_at: float | None  # monotonic: when the position has to be committed again; None: there is none to keep
     counters: Counters  # a copy

@@ -278,8 +278,7 @@ class PlanFollower(threading.Thread):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _where(self, copier: Copier) -> dict[str, object]:
-        topic, partition = copier.partition
-        return {"flow": self._flow.name, "topic": topic, "partition": partition}
+        return {"flow": self._flow.name, **copier.partition._asdict()}
 
 
 def _is_over(copier: Copier, wanted: Mapping[Partition, Topic]) -> bool:

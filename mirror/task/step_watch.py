@@ -51,5 +51,4 @@ class StepWatch:
             log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
 
     def _where(self, copier: Copier) -> dict[str, object]:
-        topic, partition = copier.partition
-        return {"flow": self._flow.name, "topic": topic, "partition": partition}
+        return {"flow": self._flow.name, **copier.partition._asdict()}

@@ -177,7 +177,7 @@ class SupervisedBatchCopier:
             state=self._state,
             reason=self._reason,
             incident=None,
-            position=known.reported,
+            position=known.to_report,
             last_commit=known.last_commit,
             renew_at=None,
             counters=self._books.counters.copy(),

@@ -59,8 +59,9 @@ class Gathered(Generic[K, V]):
                 self._fail(some, error)
                 continue
             except BaseException:  # whatever it is: nobody else would tell those who wait
-                for given_up in (some, self._taken()):
-                    self._fail(given_up, Unavailable("the request was given up"))
+                given_up = Unavailable("the request was given up")
+                self._fail(some, given_up)
+                self._fail(self._taken(), given_up)
                 raise
             for key, futures in some.items():
                 for future in futures:

@@ -122,28 +122,26 @@ class Oidc:
         answer byte by byte. While the server is slow or away, the newest token is used to its end: a connection that
         logs in again lets its requests wait meanwhile.
         """
-        with self._lock:
-            newest = self._newest
-            if newest and time.monotonic() < newest.renewed_at:
-                return newest
+        newest: Token | None = None
         try:
-            return _result(self._begun(), RENEWED_WITHIN if _is_valid(newest) else ANSWERED_WITHIN)
+            with self._lock:
+                newest = self._newest
+                if newest and time.monotonic() < newest.renewed_at:
+                    return newest
+                fetch = self._fetch = self._fetch or self._begun()
+            return _result(fetch, RENEWED_WITHIN if _is_valid(newest) else ANSWERED_WITHIN)
         except Unavailable:
             if newest and _is_valid(newest):
                 return newest
             raise
 
     def _begun(self) -> Future[Token]:
-        """What is under way, or begins now."""
-        with self._lock:
-            if self._fetch is None:
-                fetch = Future[Token]()
-                try:
-                    threading.Thread(target=self._run, args=(fetch,), daemon=True, name="fetch a token").start()
-                except RuntimeError as error:
-                    raise Unavailable(f"no token can be fetched: {error}") from error
-                self._fetch = fetch
-            return self._fetch
+        fetch = Future[Token]()
+        try:
+            threading.Thread(target=self._run, args=(fetch,), daemon=True, name="fetch a token").start()
+        except RuntimeError as error:
+            raise Unavailable(f"no token can be fetched: {error}") from error
+        return fetch
 
     def _run(self, fetch: Future[Token]) -> None:
         try:

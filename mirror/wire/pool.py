@@ -13,6 +13,8 @@ from mirror.wire.connection import Connection
 
 RECONNECT, RECONNECT_MAX = 0.05, 2.0  # seconds between attempts to connect
 LASTING = 5.0  # seconds; a connection that breaks off sooner is one more failure in a row
+IDLE_MAX = 540.0  # seconds; brokers close a connection after 600, perhaps just when a request is on its way
+
 OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
 # The most connections to one broker, by purpose. Their sum is the hard bound.
 MOST_CONNECTIONS: Mapping[str, int] = {
@@ -24,8 +26,6 @@ MOST_CONNECTIONS: Mapping[str, int] = {
     "unreplicated": 2,
     "coordinator": 4,
 }
-
-IDLE_MAX = 540.0  # seconds; brokers close a connection after 600, perhaps just when a request is on its way
 
 
 class Connections:
@@ -80,7 +80,7 @@ class Connections:
     def _note_end(self, ended: Connection, why: WireError) -> None:
         lasted = ended.closed_at - ended.opened_at
         if ended.broken or (lasted < LASTING and not ended.retired):
-            # What an answer of its had is no answer to who wants another connection.
+            # Malformed tells of the answer to a request. Who wants another connection has sent none.
             told = Unavailable(str(why)) if isinstance(why, Malformed) else why
             self._pool.failed(told, lasted, ended.closed_at)
 

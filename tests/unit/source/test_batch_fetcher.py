@@ -941,7 +941,7 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
 @pytest.mark.parametrize("how", ["away", "damaged", "refuses"])
 def test_no_nearer_replica_is_named_for_a_while_after_one_has_failed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader would name it again at once. What it has damaged, the leader may have as it was written."""
-    monkeypatch.setattr(batch_fetcher, "LED", 0.5)
+    monkeypatch.setattr(batch_fetcher, "LEADERS", 0.5)
     damaged = bytearray(log(5, 2))
     damaged[-1] ^= 1
 
@@ -974,7 +974,7 @@ def test_no_nearer_replica_is_named_for_a_while_after_one_has_failed(how: str, m
 
 def test_a_replica_that_works_does_not_vouch_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaders are asked for longer and longer while one of them can't be reached."""
-    monkeypatch.setattr(batch_fetcher, "LED", 1.0)
+    monkeypatch.setattr(batch_fetcher, "LEADERS", 1.0)
     now = 100.0
 
     async def run() -> None:

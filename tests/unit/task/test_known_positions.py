@@ -33,7 +33,7 @@ def known(start: StartPoint, clock: Clock | None = None, early: bool = True) -> 
 
 def test_a_fresh_start_has_nothing_to_keep() -> None:
     fresh = known(StartPoint(7))
-    assert (fresh.offset, fresh.reported.topic_id, fresh.may_be_committed, fresh.renew_at, fresh.is_old) == (
+    assert (fresh.offset, fresh.to_report.topic_id, fresh.may_be_committed, fresh.renew_at, fresh.is_old) == (
         -1,
         "",
         False,
@@ -43,7 +43,7 @@ def test_a_fresh_start_has_nothing_to_keep() -> None:
     assert fresh.resume_from == Position(7, "")
     fresh.nothing_committed()
     assert (
-        fresh.position == Position(7, "id", remote_id="remote-id", map_end=MapEnd()) and fresh.reported.topic_id == ""
+        fresh.position == Position(7, "id", remote_id="remote-id", map_end=MapEnd()) and fresh.to_report.topic_id == ""
     )
 
 
@@ -52,7 +52,7 @@ def test_the_newest_position_is_reported_before_anything_is_loaded(hint: Positio
     """A report replaces the last one. If the target has lost what was committed, nobody else knows the position."""
     newest = Position(100, "id")
     it = known(StartPoint(5, hint, reported=newest))
-    assert it.reported == newest and it.position == (hint or Position(-1, ""))
+    assert it.to_report == newest and it.position == (hint or Position(-1, ""))
 
 
 def test_what_pins_the_start() -> None:
@@ -71,7 +71,7 @@ def test_a_commit_ends_what_was_open() -> None:
     it.committed(it.next(10, 4), INTERVAL)
     assert it.position == it.newest == Position(10, "id", 4, -1, "remote-id")
     assert vars(it)["delivered"] is None
-    assert (it.must_commit_start, it.may_be_committed, it.last_commit, it.reported.topic_id) == (
+    assert (it.must_commit_start, it.may_be_committed, it.last_commit, it.to_report.topic_id) == (
         False,
         True,
         clock.time,
