@@ -16,7 +16,8 @@ from confluent_kafka import KafkaException, Producer
 
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
-from mirror.control.plan import Lineage, Plan, next_generation, next_plan, unmarked
+from mirror.control.next_plan import next_generation, next_plan, unmarked
+from mirror.control.plan import Lineage, Plan
 from mirror.control.plan_size import as_record
 from mirror.control.slices import Capacity, Dealer
 from mirror.control.task_settings import TaskSettings
@@ -134,9 +135,8 @@ class FlowLeader:
         That may be a wrong plan, or that of a stopping service. The latter needs `exactly_once: false`, where a service
         that reads and then writes is not fenced in between.
         """
-        control = self.control
-        replaced = control.awaits_plan or control.has_wrong_plan
-        return replaced or control.plan is None or not self._is_ours_and_runs(control.plan)
+        plan, replaced = self.control.plan, self.control.awaits_plan or self.control.has_wrong_plan
+        return replaced or plan is None or not self._is_ours_and_runs(plan)
 
     def lost_tasks(self) -> list[int]:
         """The slice of each task of this service that was replaced since the last call. A slice may appear twice.
@@ -218,8 +218,9 @@ class FlowLeader:
         dealt = self._dealer.deal(topics, capacity, self._flow.tasks_max, before, ours, load.rates)
         settings = TaskSettings.of(self._flow, self._log_level)
         mark_group = self._flow.group if self._flow.active_active else None
+        restarts, us = self._dealer.restarts, self._service_id
         plan = next_plan(
-            previous, self._service_id, topics, dealt, load, lineage, remote_ids, renew_interval, settings, mark_group
+            previous, us, topics, dealt, restarts, load, lineage, remote_ids, renew_interval, settings, mark_group
         )
         if not self.lacks_plan and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous

@@ -1,4 +1,4 @@
-"""The plan: which slice copies which partitions, and how the next one is made. Pure; the control topic carries it.
+"""The plan: which slice copies which partitions. Pure; the control topic carries it.
 
 Which topics it has is decided before: service/topic_monitor.py finds them.
 """
@@ -13,10 +13,9 @@ from typing import Any
 from mirror import decode
 from mirror.control.slices import Slice
 from mirror.control.task_settings import TaskSettings
-from mirror.control.throttle_shares import OF_FLOW, Load, Parts, divided
+from mirror.control.throttle_shares import OF_FLOW, Parts
 from mirror.errors import ForeignPlan
 from mirror.model import Partition, Topic
-from mirror.settings import TopicSettings
 
 RENEW_INTERVAL = 24 * 3600.0  # seconds, at most, between two commits of a position; used if the target reports none
 Topics = Mapping[str, Topic]
@@ -68,8 +67,9 @@ class Plan:
 
     `retired` has the topics that left the plan while their remote topics still exist. They may come back, so their
     positions are kept from expiring. `renew_interval` is the time in seconds after which each position is committed
-    again. `unmarked` has the remote topics, with their ids, whose first records were copied without the header that
-    `active_active` gives them.
+    again. `restarts` grows each time that all tasks have to end, so that Spark starts one for each slice. A task that
+    began with another number ends, even if it has not seen the plans in between. `unmarked` has the remote topics, with
+    their ids, whose first records were copied without the header that `active_active` gives them.
     """
 
     service_id: str  # of the flow leader
@@ -77,6 +77,7 @@ class Plan:
     topics: Topics
     slices: tuple[Slice, ...]
     stop: bool = False
+    restarts: int = 0
     retired: Topics = field(default_factory=dict)
     renew_interval: float = RENEW_INTERVAL
     clusters: tuple[str, ...] = ()  # ids of source and target; empty if not known
@@ -95,6 +96,7 @@ class Plan:
                 "leader": self.service_id,
                 "generation": self.generation,
                 "stop": self.stop,
+                "restarts": self.restarts,
                 "topics": {name: astuple(topic) for name, topic in self.topics.items()},
                 "retired": {name: astuple(topic) for name, topic in self.retired.items()},
                 "renew_interval": self.renew_interval,
@@ -188,6 +190,7 @@ _REQUIRED: Mapping[str, decode.Check[Any]] = {
 }
 _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "stop": decode.flag,
+    "restarts": decode.integer(),
     "retired": decode.keyed(decode.topic_name, _topic),
     "renew_interval": decode.number(0.1, 10 * 365 * 86_400.0),
     "clusters": _ids,
@@ -206,93 +209,3 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     for topic, number in sorted(partitions):
         grouped.setdefault(topic, []).append(number)
     return grouped
-
-
-def next_generation(previous: Plan | None) -> int:
-    """The generation of the plan that follows `previous`.
-
-    Only somebody else writes the highest one that can be decoded. After it mirror counts from 1 again.
-    """
-    return previous.generation % decode.INT64_MAX + 1 if previous else 1
-
-
-def next_plan(
-    previous: Plan | None,
-    service_id: str,
-    topics: Topics,
-    dealt: tuple[Slice, ...],
-    load: Load,
-    lineage: Lineage,
-    remote_ids: Mapping[str, str],
-    renew_interval: float,
-    task_settings: TaskSettings,
-    mark_group: str | None = None,
-) -> Plan:
-    """The plan that follows `previous`: `topics`, `dealt` to slices, by the flow leader in this service.
-
-    `remote_ids` has the ids of the target's topics by name. `mark_group` is the group of the positions of a flow with
-    the mark; None: it has no mark.
-    """
-    before = previous.throttle_parts if previous else {}
-    return Plan(
-        service_id=service_id,
-        generation=next_generation(previous),
-        topics=merge_initial_partitions(topics, previous, task_settings.topic_settings),
-        slices=dealt,
-        retired=retire(topics, previous, remote_ids),
-        renew_interval=renew_interval,
-        clusters=lineage.clusters,
-        origins=lineage.origins,
-        task_settings=task_settings,
-        throttle_parts=divided(task_settings.throttles, dealt, load, before),
-        active_active=mark_group is not None,
-        unmarked={} if mark_group is None else unmarked(previous, remote_ids),
-        group=mark_group or "",
-        configs_from=lineage.configs_from,
-    )
-
-
-def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, str]:
-    """The remote topics, with their ids, to which `previous` or a plan before it has copied without the mark.
-
-    A topic leaves the list only when a topic with its name and another id is seen. One that is not seen stays.
-    """
-    if previous is None:
-        return {}
-    without = {} if previous.active_active else {t.remote: t.remote_id for t in previous.known.values()}
-    ids = {name: (then, remote_ids.get(name, "")) for name, then in sorted({**previous.unmarked, **without}.items())}
-    return {name: then or now for name, (then, now) in ids.items() if then == now or "" in (then, now)}
-
-
-def merge_initial_partitions(
-    topics: Topics, previous: Plan | None, own: Mapping[str, TopicSettings]
-) -> dict[str, Topic]:
-    """Carry `initial_partitions`, how many partitions begin at the flow's `start`, over from the previous plan.
-
-    Without a previous plan, the values in `topics` stay; so does that of a new topic with a `start` in `own`. A known
-    topic keeps its previous value. Every other new topic gets 0, and so does a topic whose id or remote topic has
-    changed: otherwise, with `start: latest`, its copy would begin with a gap.
-    """
-    if previous is None:
-        return dict(topics)
-
-    def initial(name: str, topic: Topic) -> int:
-        before, settings = previous.known.get(name), own.get(name)
-        if before is None:
-            return topic.initial_partitions if settings is not None and settings.start is not None else 0
-        return before.initial_partitions if (before.topic_id, before.remote) == (topic.topic_id, topic.remote) else 0
-
-    return {name: replace(topic, initial_partitions=initial(name, topic)) for name, topic in topics.items()}
-
-
-def retire(topics: Topics, previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, Topic]:
-    """All topics that `previous` knew, active or retired, and that `topics` lacks, if their remote topics still exist.
-
-    A remote topic with another id than in the plan is another topic. `remote_ids` has the target's topic ids by name.
-    """
-    before = previous.known if previous else {}
-    return {
-        name: topic
-        for name, topic in before.items()
-        if name not in topics and topic.remote_id and remote_ids.get(topic.remote) == topic.remote_id
-    }

@@ -87,6 +87,7 @@ class Dealer:
     def __init__(self) -> None:
         self._slots = 0  # the most that there have been since the number of slices was chosen
         self._homes: tuple[Slice, ...] = ()
+        self.restarts = 0  # how often all tasks had to end: see Plan
 
     def deal(
         self,
@@ -108,5 +109,6 @@ class Dealer:
             self._slots = capacity.slots
         partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
         count = slice_count(self._slots, tasks_max, len(partitions), len(self._homes) if keeps else 0)
+        self.restarts += not runs or count != len(self._homes)
         self._homes = assign(partitions, count, self._homes, weight)
         return lend(self._homes, capacity.vacant, previous, weight) if runs else self._homes

@@ -52,6 +52,7 @@ class SlicePartition(InputPartition):
 
     index: int
     count: int
+    restarts: int  # of the plan by which the Spark epoch began
     spark_epoch: str  # a random id, the same for all tasks of the Spark epoch
 
 
@@ -174,8 +175,9 @@ class SliceReader(DataSourceStreamReader):
         """The slices of the newest plan; none if it says to stop meanwhile."""
         plan = self._plan()
         count = len(plan.slices) if plan and start != end else 0
+        restarts = plan.restarts if plan else 0
         spark_epoch = uuid.uuid4().hex
-        return [SlicePartition(index, count, spark_epoch) for index in range(count)]
+        return [SlicePartition(index, count, restarts, spark_epoch) for index in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """Run one slice, in an executor's Python worker; yields its receipts when the Spark epoch ends."""
@@ -183,7 +185,7 @@ class SliceReader(DataSourceStreamReader):
         logs.configure(self._log)
         bound_arenas()
         try:
-            whole = partition.index, partition.count, partition.spark_epoch
+            whole = partition.index, partition.count, partition.restarts, partition.spark_epoch
             receipts = _slice_task()(self._flow, self._service_id, *whole).run()
         except ForeignPlan as error:  # a new Spark epoch follows when there is a plan that can be read
             where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}

@@ -20,10 +20,13 @@ class Replaced(MirrorError):
 
 
 class SlicePlan:
-    """One task's view of the plan. The task has slice `index` of `count`; the service `service_id` has started it."""
+    """One task's view of the plan. The service `service_id` has started the task.
+
+    The task has slice `index` of a plan with `count` slices and the number `restarts`.
+    """
 
     def __init__(
-        self, flow: Flow, control: ControlReader, service_id: str, index: int, count: int, task_id: str
+        self, flow: Flow, control: ControlReader, service_id: str, index: int, count: int, restarts: int, task_id: str
     ) -> None:
         self._flow = flow
         self._changed: tuple[TaskSettings | None, Flow] = None, flow  # settings of a plan, and the flow with them
@@ -33,6 +36,7 @@ class SlicePlan:
         self.service_id = service_id
         self._index = index
         self._count = count
+        self._restarts = restarts
         self._task_id = task_id
 
     def wanted(self) -> Mapping[Partition, Topic] | None:
@@ -53,6 +57,7 @@ class SlicePlan:
             and plan.service_id == self.service_id
             and not plan.stop
             and len(plan.slices) == self._count
+            and plan.restarts == self._restarts
         )
 
     @property

@@ -47,7 +47,7 @@ class Receipt:
 class SliceTask:
     """Copies the partitions that the newest plan gives to slice `index`, until the plan says to finish."""
 
-    def __init__(self, flow: Flow, service_id: str, index: int, count: int, spark_epoch: str) -> None:
+    def __init__(self, flow: Flow, service_id: str, index: int, count: int, restarts: int, spark_epoch: str) -> None:
         task_id = uuid.uuid4().hex
         self._flow = flow
         self._index = index
@@ -57,7 +57,7 @@ class SliceTask:
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._writer = ControlWriter(flow)
         self._control = ControlReader(flow, follow=True)
-        self._plan = SlicePlan(flow, self._control, service_id, index, count, task_id)
+        self._plan = SlicePlan(flow, self._control, service_id, index, count, restarts, task_id)
         self._claimant = Claimant(flow, self._control, self._writer, Claim(index, task_id, service_id, spark_epoch))
         services = TaskServices(
             plan=self._plan,

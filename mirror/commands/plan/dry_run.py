@@ -12,9 +12,10 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.commands.topic_changes import acl_changes, config_changes
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.newest_plan import newest_plan
+from mirror.control.next_plan import merge_initial_partitions
 from mirror.control.orders import Orders, is_paused
 from mirror.control.other_flows import OtherFlows
-from mirror.control.plan import Plan, merge_initial_partitions
+from mirror.control.plan import Plan
 from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin

@@ -11,9 +11,10 @@ import pytest
 from mirror.control import other_flows
 from mirror.control.conflicts import ConflictingFlow, Key, Note, OwnFlow, lineage
 from mirror.control.control_topics import PLAN_KEY
+from mirror.control.next_plan import merge_initial_partitions
 from mirror.control.observed_topics import ControlTopic
 from mirror.control.other_flows import ConflictGuard, OthersView
-from mirror.control.plan import Lineage, Plan, merge_initial_partitions
+from mirror.control.plan import Lineage, Plan
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
 from mirror.model import Topic

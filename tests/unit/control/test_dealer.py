@@ -59,6 +59,16 @@ def test_fewer_tasks_are_run_if_they_are_to_be_fewer() -> None:
     assert len(deal(4)) == 4
 
 
+def test_all_tasks_have_to_end_when_the_number_of_slices_changes_and_when_the_plan_was_not_ours() -> None:
+    """A task that has seen neither the change nor the change back would go on, while the others have ended."""
+    dealer, slices, counts = Dealer(), tuple[Slice, ...](), []
+    for slots, runs in ((4, False), (4, True), (2, True), (4, True), (4, True), (4, False), (4, True)):
+        gives_way = slots == 2
+        slices = dealer.deal(topics(9), Capacity(slots, frozenset(), gives_way), None, slices, runs, {})
+        counts.append((len(slices), dealer.restarts))
+    assert counts == [(4, 1), (4, 1), (2, 2), (4, 3), (4, 3), (4, 4), (4, 4)]
+
+
 def test_what_another_service_has_lent_is_dealt_anew() -> None:
     first, second = (frozenset(Partition("t", number) for number in numbers) for numbers in ((0, 1), (2, 3)))
     lent, whole = (first | second, frozenset[Partition]()), (second, first)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.control.decisions import POSITION_KINDS, Choice, Decision, Incident, chosen, decided, doubt, explain
-from mirror.control.plan import Plan, retire
+from mirror.control.next_plan import retire
+from mirror.control.plan import Plan
 from mirror.control.reported_positions import newest_positions, of_this_copy
 from mirror.control.reports import Counters, Report
 from mirror.model import MapEnd, Partition, Position, Topic

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.plan import Lineage, Plan, WrongPlan, merge_initial_partitions, next_generation, unmarked
+from mirror.control.next_plan import merge_initial_partitions, next_generation, unmarked
+from mirror.control.plan import Lineage, Plan, WrongPlan
 from mirror.control.slices import Slice, assign, slice_count
 from mirror.decode import DecodeError
 from mirror.model import Partition, Topic

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mirror.control.plan import Lineage, Plan, next_plan
+from mirror.control.next_plan import next_plan
+from mirror.control.plan import Lineage, Plan
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import OF_FLOW, Load, Share
 from mirror.decode import DecodeError
@@ -98,7 +99,7 @@ def test_what_a_topic_does_not_say_is_not_written() -> None:
 
 def test_changed_settings_make_another_plan() -> None:
     before, after = (
-        next_plan(None, "us", {}, (frozenset(),), Load(), Lineage(), {}, 1.0, TaskSettings.of(each, "info"))
+        next_plan(None, "us", {}, (frozenset(),), 1, Load(), Lineage(), {}, 1.0, TaskSettings.of(each, "info"))
         for each in (STARTED, CHANGED)
     )
     assert before != after == replace(before, task_settings=after.task_settings)
@@ -106,7 +107,7 @@ def test_changed_settings_make_another_plan() -> None:
 
 def test_a_task_has_those_of_the_newest_plan_and_at_first_those_of_the_start() -> None:
     control: Any = SimpleNamespace(plan=None)
-    slice_plan = SlicePlan(STARTED, control, "us", 0, 1, "task")
+    slice_plan = SlicePlan(STARTED, control, "us", 0, 1, 0, "task")
     assert slice_plan.flow is STARTED and slice_plan.settings is None
     control.plan = plan(None)
     assert slice_plan.flow is STARTED
@@ -116,12 +117,20 @@ def test_a_task_has_those_of_the_newest_plan_and_at_first_those_of_the_start() -
     assert slice_plan.flow == STARTED, "taken back"
 
 
+def test_a_task_of_a_plan_before_a_restart_ends() -> None:
+    """Also if the newest plan has as many slices as the one by which it began."""
+    newest = next_plan(None, "us", {}, (frozenset(),), 2, Load(), Lineage(), {}, 1.0, SETTINGS)
+    control: Any = SimpleNamespace(plan=Plan.decode(newest.encode()), claims={0: "task"})
+    wanted = {restarts: SlicePlan(STARTED, control, "us", 0, 1, restarts, "task").wanted() for restarts in (1, 2)}
+    assert wanted == {1: None, 2: {}}
+
+
 def test_what_a_topic_says_wins_over_what_the_flow_says_before_and_after_a_change() -> None:
     own = TopicSettings(None, None, "skip", None, None)
     started = replace(STARTED, topic_settings={"own": own, "other": own})
     control: Any = SimpleNamespace(plan=None)
     unused: Any = None
-    task = TaskServices(SlicePlan(started, control, "us", 0, 1, "task"), *(unused for _ in range(9)))
+    task = TaskServices(SlicePlan(started, control, "us", 0, 1, 0, "task"), *(unused for _ in range(9)))
     services = {name: task.of_topic(name) for name in ("own", "other", "third")}
 
     def policies(settings: TaskSettings | None) -> dict[str, tuple[str, str]]:
@@ -147,7 +156,7 @@ def test_what_a_topic_says_wins_over_what_the_flow_says_before_and_after_a_chang
 def test_a_task_has_its_share_of_the_throttle_of_the_newest_plan() -> None:
     started, here, there = replace(STARTED, throttle=4_000), Partition("a", 0), Partition("a", 1)
     control: Any = SimpleNamespace(plan=None)
-    task = SlicePlan(started, control, "us", 0, 2, "task")
+    task = SlicePlan(started, control, "us", 0, 2, 0, "task")
     assert task.shares == {}, "nothing to copy yet"
 
     def follow(settings: TaskSettings | None, *slices: frozenset[Partition]) -> Mapping[str, Share]:
@@ -166,7 +175,7 @@ def test_a_task_has_its_share_of_the_throttle_of_the_newest_plan() -> None:
 
 def test_a_task_learns_from_the_newest_plan_how_large_batches_may_be() -> None:
     control: Any = SimpleNamespace(plan=None)
-    task = SlicePlan(STARTED, control, "us", 0, 1, "task")
+    task = SlicePlan(STARTED, control, "us", 0, 1, 0, "task")
     assert task.largest("a") == BATCH_BYTES
     control.plan = Plan("us", 7, {"a": Topic("r", "id", 2, 0, largest=5_000_000)}, ())
     assert (task.largest("a"), task.largest("gone")) == (5_000_000, BATCH_BYTES)

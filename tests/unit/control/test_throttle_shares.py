@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from mirror.control.plan import Lineage, Plan, next_plan
+from mirror.control.next_plan import next_plan
+from mirror.control.plan import Lineage, Plan
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import LEAST, OF_FLOW, ROOM, STEADY, Load, Parts, Share, divided, shares, throttles
 from mirror.decode import DecodeError
@@ -142,7 +143,7 @@ def test_look_after_look_each_gets_what_there_is(demands: tuple[float, ...], rea
 def plan_of(load: Load, previous: Plan | None = None) -> Plan:
     settings = TaskSettings.of(flow(throttle=1_000), "info")
     dealt = frozenset({A0}), frozenset({Partition("a", 1)})
-    return next_plan(previous, "us", {"a": Topic("r", "id", 2, 2)}, dealt, load, Lineage(), {}, 1.0, settings)
+    return next_plan(previous, "us", {"a": Topic("r", "id", 2, 2)}, dealt, 1, load, Lineage(), {}, 1.0, settings)
 
 
 def test_the_plan_carries_it() -> None:
