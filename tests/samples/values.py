@@ -55,6 +55,7 @@ PLAN = Plan(
         frozenset(),
     ),
     stop=True,
+    restarts=4,
     retired={"old": Topic("primary.old", HERE, 2, 2, THERE)},
     renew_interval=60_480.0,
     clusters=(PRIMARY, BACKUP),
