@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror.errors import Unavailable, WireError
+from mirror.errors import Unavailable
 from mirror.source.batch_feed import Feed, Held, Largest, LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.batch_reading import read
@@ -15,15 +15,13 @@ PURPOSE = "look"
 async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: int, largest: Largest) -> int | None:
     """The first offset from `at` on at which a record batch begins, if the batches in one answer from there on all fit.
 
-    None if they do not, or if the source does not answer now. Where nothing follows, the end is such an offset.
+    None if they do not. Where nothing follows, the end is such an offset. Raises WireError if the source does not
+    answer now, Unavailable if there is no room for an answer.
     """
     begin = at
     for _ in range(2):  # a second time, if `at` is within a batch
         feed = Feed(topic, partition, begin, -1, largest)
-        try:
-            why = await _obstacle(fetcher, feed)
-        except WireError:
-            return None
+        why = await _obstacle(fetcher, feed)
         if why is None:
             return begin
         if begin != at or why.reason != "position_within_batch" or why.until is None:
@@ -36,11 +34,13 @@ async def _obstacle(fetcher: BatchFetcher, feed: Feed) -> LeaveBatchPath | None:
     """Why the partition would leave the batch path here; None if it would not."""
     most = fetcher.memory.bounds.partition_answer
     if fetcher.memory.used + most > fetcher.memory.bounds.total:
-        return LeaveBatchPath("no_room", feed.position)
+        raise Unavailable(f"there is no room now for what follows in {feed.topic.name}-{feed.partition}")
     with fetcher.memory.reserve(most):
         fetched = await _fetched(fetcher, feed, most)
         if not fetched.records:
-            return None if fetched.stable == feed.position else LeaveBatchPath("no_answer", feed.position)
+            if fetched.stable == feed.position:
+                return None
+            raise Unavailable(f"what follows in {feed.topic.name}-{feed.partition} did not come")
         read(feed, fetched, Held(0, lambda _: None), fetcher.memory.bounds)
         while spans := feed.take(feed.size, 2**31):
             for span in spans:

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 
 from mirror.control.data_path import BATCHES, RECORDS, DataPath
 from mirror.control.partition_state import State
-from mirror.errors import MirrorError, TaskHung, Unsupported
+from mirror.errors import MirrorError, TaskHung, Unsupported, WireError
 from mirror.kafka.credentials import FileChanges
 from mirror.model import Partition, Topic
 from mirror.source.batch_boundary import boundary
@@ -223,7 +223,10 @@ class DataPaths:
             del self._looks[partition]
             if look.cancelled():  # the event loop ends with the task, while the plan follower may go on for a moment
                 continue
-            if look.exception() is not None:
-                log.error(BUG, extra={"flow": self._services.flow.name}, exc_info=look.exception())
-            elif look.result() and partition in self._known:
-                self._known[partition].memory.told()
+            known, error = self._known.get(partition), look.exception()
+            if error is not None and not isinstance(error, WireError):
+                log.error(BUG, extra={"flow": self._services.flow.name}, exc_info=error)
+            elif known is not None and error is not None:
+                known.memory.unanswered()
+            elif known is not None and look.result():
+                known.memory.told()

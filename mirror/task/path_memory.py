@@ -63,6 +63,10 @@ class PathMemory:
         if self._told % TRIES:
             self._back_at = self._clock.monotonic() + SOON
 
+    def unanswered(self) -> None:
+        """Whether batches fit again is not known, since the source did not answer. It is asked again soon."""
+        self._back_at = self._clock.monotonic() + FIRST_STAY
+
     @property
     def may_return(self) -> bool:
         """True once its stay is over."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mirror.batches.headers import LOG_APPEND_TIME
-from mirror.errors import Refused
+from mirror.errors import Refused, Unavailable
 from mirror.source.batch_boundary import boundary
 from mirror.source.fetch_memory import MemoryBounds
 from mirror.wire.error_codes import CODES
@@ -88,9 +88,12 @@ def test_a_source_that_does_not_answer(error: str) -> None:
             looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 5, largest))
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, error=CODES[error])))
-            assert await looking is None and source.forgotten == [0]
+            with pytest.raises(Unavailable, match="t-0"):
+                await looking
+            assert source.forgotten == [0]
             source.unknown = Refused("not allowed", 29)
-            assert await boundary(fetcher, TOPIC, 0, 5, largest) is None
+            with pytest.raises(Refused):
+                await boundary(fetcher, TOPIC, 0, 5, largest)
             assert source.asked.empty()
 
     asyncio.run(run())
@@ -99,6 +102,13 @@ def test_a_source_that_does_not_answer(error: str) -> None:
 def test_what_the_fetcher_has_no_room_for_is_looked_at_later() -> None:
     async def run() -> None:
         async with fetching(MemoryBounds(total=2**20 - 1)) as (fetcher, source):
-            assert await boundary(fetcher, TOPIC, 0, 5, largest) is None and source.asked.empty()
+            with pytest.raises(Unavailable, match="room"):
+                await boundary(fetcher, TOPIC, 0, 5, largest)
+            assert source.asked.empty()
 
     asyncio.run(run())
+
+
+def test_an_empty_answer_before_the_end_says_nothing() -> None:
+    with pytest.raises(Unavailable):
+        asyncio.run(found(held(), 80))

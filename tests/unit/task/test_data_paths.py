@@ -333,6 +333,29 @@ def test_an_end_that_comes_too_late_is_looked_for_again_soon(
     batches(task.joins())
 
 
+def test_a_look_without_an_answer_is_no_bug_and_another_follows_soon(
+    make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[float] = []
+
+    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: int) -> int:
+        looks.append(task.time)
+        raise Unavailable("it does not answer")
+
+    monkeypatch.setattr(data_paths, "boundary", boundary)
+    task = make(away())
+    task.leaves(LeaveBatchPath("log_append_time", 7, 9))
+    again = records(task.joins())
+    task.time += 2 * FIRST_STAY
+    for number in (1, 2, 3):
+        task.paths.keep([again])
+        until("it was looked", lambda: all(each.done() for each in task.paths._looks.values()))
+        task.paths.keep([again])
+        assert len(looks) == number
+        task.time += FIRST_STAY
+    assert BUG not in [each.message for each in caplog.records]
+
+
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_look_that_is_cancelled_is_no_bug(
     make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, begun: bool

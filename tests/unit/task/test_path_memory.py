@@ -70,6 +70,15 @@ def test_who_was_told_too_late_where_to_end_is_told_again_soon_but_not_for_ever(
     assert found == [FIRST_STAY, *[SOON] * (TRIES - 1)] * 2
 
 
+def test_a_look_that_found_no_answer_costs_no_whole_stay() -> None:
+    clock = Moved()
+    memory = PathMemory(clock)
+    memory.left("too_slow", None)
+    memory.wait()
+    memory.unanswered()
+    assert stay(memory, clock) == FIRST_STAY
+
+
 def test_only_within_a_batch_it_is_known_where_that_is_over() -> None:
     memory = PathMemory(Moved())
     memory.left("too_large", 20)
