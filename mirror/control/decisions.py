@@ -26,14 +26,16 @@ class Incident(NamedTuple):
     """What has happened to one partition. A decision names its incident, so it never applies to a later one.
 
     `offset` and `resets` come from the newest known position. They are -1 and 0 if there is none, or if the topic's id
-    is enough to identify the incident.
+    is enough to identify the incident. Without any position the remote topic and the flow's group identify it:
+    another copy into that topic may be `unknown_records` once more.
     """
 
     kind: str
     topic_id: str  # of the source topic
-    remote_id: str = ""  # of the remote topic that had the copy
+    remote_id: str = ""  # of the remote topic that had the copy, or has the unknown records
     offset: int = -1
     resets: int = 0
+    group: str = ""  # of the flow; "" but for `unknown_records`
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Decision:
 
 def an_incident(raw: Any) -> Incident:
     """Decode an incident from its JSON list. Raises DecodeError."""
-    return Incident(*decode.elements(raw, _INCIDENT))
+    return Incident(*decode.elements(raw, _INCIDENT, [decode.text]))
 
 
 _INCIDENT: Sequence[decode.Check[Any]] = [
@@ -88,12 +90,13 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {"request": decode.name}
 
 
 def doubt(
-    found: Position | None, newest: Position | None, topic: Topic, has_records: Callable[[], bool]
+    found: Position | None, newest: Position | None, topic: Topic, has_records: Callable[[], bool], group: str = ""
 ) -> Incident | None:
     """The incident that makes the loaded position `found` untrustworthy; None if it can be trusted.
 
     `newest` is the newest position that we, or the partition's last report, know of. `has_records` is True if the
     remote partition has records that a read_committed consumer sees; it is called only if there is no position at all.
+    `group` is the flow's; whoever follows a decision gives it.
     """
     known = newest or found
     before = next((each.remote_id for each in (found, newest) if each and each.remote_id), "")
@@ -103,7 +106,7 @@ def doubt(
     if found is None:
         if newest is not None:
             return incident._replace(kind="position_missing")
-        return incident._replace(kind="unknown_records") if has_records() else None
+        return Incident("unknown_records", topic.topic_id, topic.remote_id, group=group) if has_records() else None
     if not found.topic_id:
         return incident._replace(kind="position_foreign")
     return incident._replace(kind="position_back") if newest is not None and _is_back(found, newest, topic) else None

@@ -78,7 +78,7 @@ class TakeOver:
         facts.remote_end = None
         facts.session = session
         found = self._belonging(found, session)
-        incident = doubt(found, facts.known.newest, self._topic, self._has_records)
+        incident = doubt(found, facts.known.newest, self._topic, self._has_records, self._services.flow.group)
         if incident is not None:
             found = self._follow_decision(incident, found, session, least)
         if found is None:  # the partition was never copied

@@ -86,7 +86,12 @@ DECISIONS = (
     Decision(Partition("orders", 3), Incident("truncated", HERE, "", 41, 2), "skip"),
     Decision(Partition("orders", 0), Incident("remote_topic", HERE, THERE), "start"),
     Decision(Partition("orders", 1), Incident("position_foreign", HERE, THERE, 7), "at", 9),
-    Decision(Partition("a.b_c-d", 2_147_483_647), Incident("unknown_records", HERE), "continue", request=TASK),
+    Decision(
+        Partition("a.b_c-d", 2_147_483_647),
+        Incident("unknown_records", HERE, THERE, group="mirror"),
+        "continue",
+        request=TASK,
+    ),
 )
 SIGNS = (Sign(LEADER, "mirror-5d8f-x2k7q"), Sign(LEADER, "mirror-5d8f-x2k7q", waits=True))
 VERIFICATIONS = (Verification(1_790_000_000.5, False, 12_345_678_901, 3, 7),)
@@ -139,7 +144,9 @@ REPORT = Report(
 REPORTS = (
     REPORT,
     replace(REPORT, state="blocked", reason="lost: décidez", incident=Incident("deleted", HERE, THERE, 41, 2)),
-    replace(REPORT, state="blocked", incident=Incident("unknown_records", HERE), unfollowed=TASK),
+    replace(
+        REPORT, state="blocked", incident=Incident("unknown_records", HERE, THERE, group="mirror"), unfollowed=TASK
+    ),
     Report(LEADER, TASK, 1, Partition("t", 0), "primary.t", "starting", "", -1, -1, -1.0, 0.0, Counters()),
 )
 POSITIONS = (

@@ -84,7 +84,18 @@ def test_a_decision_applies_to_its_own_incident_only(
     assert doubt(at, newest, TOPIC, lambda: records) is None, "though an old report says otherwise"
     for again in (doubt(None, at, TOPIC, lambda: True), doubt(FOREIGN, at, TOPIC, lambda: True)):
         assert again is not None
-        assert decided(again, decision) is None or incident.kind == "unknown_records", "it was for the first incident"
+        assert decided(again, decision) is None, "it was for the first incident"
+
+
+def test_a_decision_about_unknown_records_is_for_one_copy_into_one_remote_topic() -> None:
+    """Another group of the flow, or another remote topic, makes another copy. It has no position either."""
+    incident = doubt(None, None, TOPIC, lambda: True, "group")
+    assert incident is not None and incident.kind == "unknown_records"
+    decision = Decision(Partition("orders", 0), incident, "at", 7)
+    assert decided(doubt(None, None, TOPIC, lambda: True, "group") or incident, decision) == "at"
+    for topic, group in ((TOPIC, "another"), (replace(TOPIC, remote_id="remote-2"), "group")):
+        again = doubt(None, None, topic, lambda: True, group)
+        assert again is not None and decided(again, decision) is None
 
 
 def test_where_copying_continues_after_a_decision() -> None:
@@ -101,7 +112,7 @@ def test_where_copying_continues_after_a_decision() -> None:
 
 
 words = st.text("ab/+=-_", max_size=5)
-incidents = st.builds(Incident, words, words, words, st.integers(-1, 2**63 - 1), st.integers(0, 9))
+incidents = st.builds(Incident, words, words, words, st.integers(-1, 2**63 - 1), st.integers(0, 9), words)
 
 
 @given(
