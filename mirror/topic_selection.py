@@ -25,17 +25,18 @@ class TopicSelection:
 
 
 def select_topics(
-    policy: ReplicationPolicy, topics: Iterable[str], holders: Callable[[], Mapping[str, str]]
+    policy: ReplicationPolicy, topics: Iterable[str], holders: Callable[[], Mapping[str, str]], always: bool = False
 ) -> TopicSelection:
     """Select the topics to mirror. Of several topics that would share a remote topic, only its holder is mirrored.
 
-    `holders` gives by remote topic the source topic whose copy it has. It is called only if topics may share one, or if
-    a policy of the user's own names some. Raises FlowError if that does not answer.
+    `holders` gives by remote topic the source topic whose copy it has. Without `always` it is called only if topics may
+    share one, or if a policy of the user's own names some: commands would have to read it. But a remote topic may also
+    have the copy of a topic that had its name by a setting that is gone. Raises FlowError if the policy does not answer.
     """
     topics = sorted(topics)
     problems = {topic: policy.name_problem(topic) for topic in topics if policy.is_chosen(topic)}
     remotes = {topic: policy.remote_topic(topic) for topic, problem in problems.items() if problem is None}
-    may_share = policy.may_share or len(set(remotes.values())) < len(remotes)
+    may_share = always or policy.may_share or len(set(remotes.values())) < len(remotes)
     unnamed: dict[str, list[str]] = {}
     held = holders() if may_share else {}
     asked = {topic: remote for topic, remote in remotes.items() if policy.is_asked(topic)}

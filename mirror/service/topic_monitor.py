@@ -15,6 +15,7 @@ from mirror.control.plan import Plan
 from mirror.errors import FlowError
 from mirror.kafka.client_errors import is_lasting
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
+from mirror.kafka.topic_configs import TopicConfigAdmin
 from mirror.kafka.topic_creation import create
 from mirror.kafka.topic_ids import ConfirmedIds, KnownIds
 from mirror.logs import OnChange
@@ -55,7 +56,7 @@ class TopicMonitor:
     def __init__(self, flow: Flow, on_progress: Callable[[], object] = lambda: None) -> None:
         """A look at thousands of topics takes minutes. `on_progress` is called all along, and may raise to end it."""
         self._follow(flow)
-        self._source = ClusterAdmin(flow.source, on_progress)
+        self._source = TopicConfigAdmin(flow.source, on_progress)
         self._target = ClusterAdmin(flow.target, on_progress)
         self._remote_topics = RemoteTopicsMonitor(flow, self._target)
         self.refused: Refusals = {}  # remote topics that could not be created or grown last time
@@ -188,7 +189,7 @@ class TopicMonitor:
     def _look(self, plan: Plan | None) -> tuple[dict[str, int], TopicSelection, dict[str, int]]:
         """The source's topics with partition counts, what is selected of them, and the target's topics with counts."""
         found = self._source.partitions()
-        selection = select_topics(self._policy, found, lambda: plan.holders if plan else {})
+        selection = select_topics(self._policy, found, lambda: plan.holders if plan else {}, always=True)
         return found, selection, self._target.partitions()
 
     def _keeping_timestamps(
@@ -233,13 +234,13 @@ class TopicMonitor:
         return RemoteTopicCreator(self._flow, self._target).create(wanted, existing)
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
-        configs, refused = self._source.topic_configs(names)
+        configs, refused = self._source.configs(names)
         for name, error in refused.items():
             log.warning(
                 "topic configuration can't be read, the remote topic gets the target's defaults",
                 extra={"flow": self._flow.name, "topic": name, "reason": error.str()},
             )
-        return {name: self._rules.at_creation(own) for name, own in configs.items()}
+        return {name: self._rules.at_creation(config) for name, config in configs.items()}
 
     def _create(self, topics: Iterable[NewTopic]) -> Refusals:
         wanted = list(topics)

@@ -409,6 +409,13 @@ def test_the_holders_are_not_asked_for_if_no_topics_share_a_remote_topic() -> No
     }
 
 
+def test_a_topic_whose_remote_topic_has_the_copy_of_another_one_is_not_mirrored_by_a_service() -> None:
+    """Its copy got that name by a setting that is gone, so by the settings no topics share a remote topic."""
+    selected = select_topics(policy(replication_policy="identity"), ["orders", "eu"], lambda: {"eu": "orders"}, True)
+    assert selected.remotes == {"orders": "orders"}
+    assert selected.unnamed == {"its remote topic would be eu, which holds the copy of orders": ["eu"]}
+
+
 def test_a_topic_may_have_a_name_of_its_own() -> None:
     chosen = policy(topic_settings={"orders": own_name("eu-orders"), "other": TopicSettings(None, 0, None, None, None)})
     assert chosen.remote_topic("orders") == "eu-orders"
