@@ -31,7 +31,8 @@ def select_topics(
 
     `holders` gives by remote topic the source topic whose copy it has. Without `always` it is called only if topics may
     share one, or if a policy of the user's own names some: commands would have to read it. But a remote topic may also
-    have the copy of a topic that had its name by a setting that is gone. Raises FlowError if the policy does not answer.
+    have the copy of a topic that had its name by a setting that is gone. Raises FlowError if the policy does not
+    answer.
     """
     topics = sorted(topics)
     problems = {topic: policy.name_problem(topic) for topic in topics if policy.is_chosen(topic)}

@@ -130,14 +130,14 @@ class TopicMonitor:
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
         names |= plan.unmarked.keys() if plan else set()
-        remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
+        retired = [topic for name, topic in before.items() if name not in mirrored]
+        remote = self._remote_topics.look(names & existing.keys(), known, retired, lambda t: t.remote_id in remade)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing)
         lost = {name for name, topic in left.items() if topic.remote in remote.lost}
         self.coverage = covered(selection, found, existing, partitions, lost)
-        sure = {name: topic_id for name, topic_id in remote.ids.items() if name not in remote.doubtful}
         new = (name for name in map(self._policy.remote_topic, partitions) if name not in remote.ids)
-        self.remote_ids = {**sure, **self._ids_of_new(new)}
+        self.remote_ids = {**remote.ids, **self._ids_of_new(new)}
         self._source_ids.learn({name: topic.topic_id for name, topic in before.items()})
         ids = self._source_ids.look(self._source.topic_ids(sorted({*partitions, *left})))
         self.awaits_confirmation = bool(remote.doubtful) or self._source_ids.doubtful

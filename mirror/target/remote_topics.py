@@ -16,7 +16,7 @@ from mirror.settings import Flow
 class RemoteTopics:
     """The remote topics on the target, by name."""
 
-    ids: Mapping[str, str]
+    ids: Mapping[str, str]  # as the plan has them, until a change is sure
     lost: frozenset[str]  # the topic is gone, or another one has its name: its partitions are blocked
     doubtful: frozenset[str]  # the same, but seen only once: nothing follows from that yet
 
@@ -34,13 +34,20 @@ class RemoteTopicsMonitor:
         """Follow other settings."""
         self._flow = flow
 
-    def look(self, names: Iterable[str], known: Mapping[str, Topic], remade: Callable[[Topic], bool]) -> RemoteTopics:
-        """Look at the remote topics `names` and those of `known`, which is by source topic.
+    def look(
+        self,
+        names: Iterable[str],
+        known: Mapping[str, Topic],
+        retired: Iterable[Topic],
+        remade: Callable[[Topic], bool],
+    ) -> RemoteTopics:
+        """Look at the remote topics `names`, those of `known`, which is by source topic, and those of `retired` ones.
 
-        `remade` is True if somebody has decided that a topic may be another one now. A policy may have decided that,
-        too. A change counts only when the next look sees it again: the broker that answered may have old metadata.
+        The last are never lost: nobody copies them. `remade` is True if somebody has decided that a topic may be
+        another one now. A policy may have decided that, too. A change counts only when the next look sees it again: the
+        broker that answered may have old metadata.
         """
-        before = {topic.remote: topic for topic in known.values() if topic.remote_id}
+        before = {topic.remote: topic for topic in (*retired, *known.values()) if topic.remote_id}
         skipping = {t.remote for name, t in known.items() if self._flow.of_topic(name).on_data_loss == "skip"}
         refused: Refusals = {}
         ids = self._target.topic_ids(sorted({*names, *before}), refused)
@@ -53,5 +60,7 @@ class RemoteTopicsMonitor:
                 changed[name] = topic.remote_id, found
         sure = {name for name, found in changed.items() if self._seen.get(name) == found}
         self._seen = changed
-        lost = {name for name in sure if name not in skipping and not remade(before[name])}
-        return RemoteTopics(ids, frozenset(lost), frozenset(changed.keys() - sure))
+        copied = {topic.remote for topic in known.values()}
+        lost = {name for name in sure & copied if name not in skipping and not remade(before[name])}
+        believed = {name: topic.remote_id for name, topic in before.items() if name not in sure}
+        return RemoteTopics(ids | believed, frozenset(lost), frozenset(changed.keys() - sure))
