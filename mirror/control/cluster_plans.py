@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import (
@@ -36,6 +37,8 @@ UNCHECKED = "replication cycles, and flows that write to the same topics, can't 
 DOUBTS_MAX = 20  # most doubts that are reported
 STRAGGLE = 0.1  # seconds during which answers may still arrive after a consumer has stopped fetching
 TRY_AGAIN = 60.0  # seconds before a topic that could not be read is tried again
+READING_MAX = 20.0  # seconds that one reading may take: the flow leader, which reads, has to show that it lives
+SIGNS_MAX = 100  # signs of life that are kept of one reading of a topic; a living service gives one in two seconds
 # Last reports of a status topic whose newest timestamp counts: several tasks write it, so the last need not be newest.
 NEWEST = 10
 
@@ -97,22 +100,27 @@ class ClusterPlans(ClusterAdmin):
                 topic = self.control_topics[_alias(name)] = ControlTopic()
                 self.close()  # it may know the old topic only
             spans[name] = topic.reached, end
+        self._take(spans)
+        for name, (_, end) in spans.items():
+            if name not in self._unread:  # the last offset may be a transaction marker
+                self.control_topics[_alias(name)].reached = max(end, self.control_topics[_alias(name)].reached)
+
+    def _take(self, spans: Mapping[str, tuple[int, int]]) -> None:
+        """Read each topic from the first offset to before the second, and keep what it says."""
         newest: dict[tuple[str, bytes], Message] = {}
-        signs: list[tuple[str, bytes]] = []
+        signs: dict[str, deque[bytes]] = {name: deque(maxlen=SIGNS_MAX) for name in spans}
         for message in self._fetch(spans):
             name, key = str(message.topic()), message.key() or b""
             self.control_topics[_alias(name)].reached = int(message.offset() or 0) + 1
             if key in (PLAN_KEY, INTENT_KEY):
                 newest[name, key] = message
             elif key == SIGN_KEY and spans[name][0]:  # the first reading has many, which may all be old
-                signs.append((name, message.value() or b""))
-        for name, (_, end) in spans.items():
-            if name not in self._unread:  # the last offset may be a transaction marker
-                self.control_topics[_alias(name)].reached = max(end, self.control_topics[_alias(name)].reached)
+                signs[name].append(message.value() or b"")
         for (name, key), message in newest.items():
             self.control_topics[_alias(name)].keep(key, message, is_new=spans[name][0] > 0)
-        for name, sign in signs:
-            self.control_topics[_alias(name)].hear(sign)
+        for name, heard in signs.items():
+            for sign in heard:
+                self.control_topics[_alias(name)].hear(sign)
 
     def silence(self, alias: str) -> float:
         """Seconds since the last sign of life of the flow whose control topic has this alias. Raises ClusterAway.
@@ -210,13 +218,17 @@ class ClusterPlans(ClusterAdmin):
         return failed
 
     def _fetch(self, spans: Mapping[str, tuple[int, int]]) -> Iterator[Message]:
-        """The records of each topic from the first offset to before the second, and perhaps newer ones."""
+        """The records of each topic from the first offset to before the second, and perhaps newer ones.
+
+        A topic that has too many, or gets them faster than they can be read, is given up for a while.
+        """
         left = {name: span for name, span in spans.items() if span[0] < span[1]}
+        until = time.monotonic() + READING_MAX
         while left:
             idle, self._idle = self._idle, None
             consumer = idle or internal_consumer(self._cluster, self._group)
             try:
-                yield from self._fetch_with(consumer, left)
+                yield from self._fetch_with(consumer, left, until)
                 if not left:
                     consumer.unassign()
                     consumer.consume(1000, STRAGGLE)  # what arrived meanwhile must not stay unread: see ControlReader
@@ -224,10 +236,13 @@ class ClusterPlans(ClusterAdmin):
             finally:
                 if self._idle is not consumer:
                     consumer.close()
-            if idle is None:
+            if idle is None or time.monotonic() >= until:
                 break
-        for name in left:
-            self._give_up(name, "its records do not arrive")
+        for name, (begin, _) in left.items():
+            began = begin > spans[name][0]
+            self._give_up(
+                name, "it has too many records; no mirror writes so many" if began else "its records do not arrive"
+            )
 
     def close(self) -> None:
         """End the consumer that is open between two readings. The next one makes another."""
@@ -235,11 +250,11 @@ class ClusterPlans(ClusterAdmin):
             self._idle.close()
             self._idle = None
 
-    def _fetch_with(self, consumer: Consumer, left: dict[str, tuple[int, int]]) -> Iterator[Message]:
-        """Fetch with this consumer. In `left` stays what has not arrived."""
+    def _fetch_with(self, consumer: Consumer, left: dict[str, tuple[int, int]], until: float) -> Iterator[Message]:
+        """Fetch with this consumer, no longer than `until` (monotonic). In `left` stays what has not arrived."""
         consumer.assign([TopicPartition(name, 0, begin) for name, (begin, _) in left.items()])
         deadline = time.monotonic() + READ_TIMEOUT
-        while left and time.monotonic() < deadline:
+        while left and time.monotonic() < min(deadline, until):
             for message in consumer.consume(QUEUE_RECORDS, 0.1):
                 name, error = str(message.topic()), message.error()
                 offset = int(message.offset() or 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirror.control import other_flows
+from mirror.control import cluster_plans, other_flows
 from mirror.control.cluster_plans import ClusterPlans
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY
 from mirror.control.observed_topics import ControlTopic
@@ -47,6 +47,8 @@ class Record:
     def value(self) -> bytes:
         return self._value
 
+    def error(self) -> None: ...
+
     def timestamp(self) -> tuple[int, int]:
         return 1, round(1000 * self._at)
 
@@ -71,6 +73,34 @@ class Plans(ClusterPlans):
     def _fetch(self, spans: Mapping[str, tuple[int, int]]) -> Iterator[Any]:
         for begin, end in spans.values():
             yield from self.records[begin:end]
+
+
+class Flood(Plans):
+    """The same, read by a consumer for which there is always more."""
+
+    _fetch = ClusterPlans._fetch
+
+    def assign(self, at: list[Any]) -> None:
+        self.begin = at[0].offset
+
+    def consume(self, *_: object) -> list[Record]:
+        records, self.begin = [Record(self.begin + n, SIGN_KEY, b"") for n in range(10)], self.begin + 10
+        return records
+
+    def unassign(self) -> None: ...
+
+
+def test_a_topic_with_too_many_records_is_given_up_for_a_while(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Whoever may write to the source could hold up every flow that looks for others there."""
+    plans: Any = Flood(flow.target)
+    monkeypatch.setattr(cluster_plans, "internal_consumer", lambda *_: plans)
+    monkeypatch.setattr(cluster_plans, "READING_MAX", 0.1)
+    plans.records = range(10**9)
+    plans.control_topics = {"other": ControlTopic()}
+    plans.read()
+    (doubt,) = plans.doubts
+    assert "too many records" in doubt.problem
+    assert 0 < plans.control_topics["other"].reached < 10**9, "the next reading goes on there"
 
 
 @pytest.fixture
