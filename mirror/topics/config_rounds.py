@@ -68,6 +68,7 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
         sync = ConfigSync(self._flow)
         schedule = RoundSchedule(interval)
         compared: set[tuple[Topic, bool]] = set()
+        not_before = 0.0  # monotonic
         while not stopping.is_set():
             kept_by, trusted = self.kept_by, self._topics()
             # A topic is compared once more when its first record was copied: it may have been left out before.
@@ -77,6 +78,10 @@ class ConfigRounds(LeaderRounds[ConfigRound]):
             if kept_by or not keys:
                 self._keep_nothing(kept_by)
                 compared, schedule = set(), RoundSchedule(interval)
+                if kept_by:  # when it comes back after a short stop, what it had not brought yet has to be there
+                    not_before = time.monotonic() + interval
+            elif time.monotonic() < not_before:
+                pass
             elif wanted and not self._round(sync, wanted, trusted, stopping):
                 schedule.failed()
             elif wanted:
