@@ -16,8 +16,9 @@ NARROW_FOR = 60.0  # seconds for which batches stay small after a refusal
 class PoisonRecords:
     """Halves refused batches until the culprit is alone. The records before it get copied on the way.
 
-    Brokers refuse whole batches, and only for some errors they say which record it was. `max_records` is the size of an
-    ordinary batch.
+    Brokers refuse whole batches, and only for some errors they say which record it was. Each refusal costs a take-over.
+    So after a culprit, which is seldom alone, batches begin small, and double with each one that is committed.
+    `max_records` is the size of an ordinary batch.
     """
 
     def __init__(self, max_records: int, clock: Clock) -> None:
@@ -28,6 +29,7 @@ class PoisonRecords:
         self._max_records = max_records
         self._clock = clock
         self._narrowed = max_records
+        self._grows = False  # batches double: a culprit was the last that was refused
         self._until = 0.0  # monotonic
 
     @property
@@ -40,7 +42,8 @@ class PoisonRecords:
     def refused(self, batch: ConsumedBatch, reason: str, passed_over: bool) -> None:
         """Note that the target refuses this batch. `passed_over`: it was the attempt to pass the culprit over."""
         if len(batch.messages) > 1:
-            self._narrowed, self._until = len(batch.messages) // 2, self._clock.monotonic() + NARROW_FOR
+            self._grows = False
+            self._narrow(len(batch.messages) // 2)
         elif self.culprit == batch.offsets[0]:
             # The culprit itself is tried again and again while the policy is to wait for a person.
             self.refused_again += passed_over
@@ -54,9 +57,16 @@ class PoisonRecords:
         self._transform_failed = True
 
     def committed(self) -> None:
-        """Note that a batch was committed. If the culprit was copied or passed over, ordinary batches come next."""
+        """Note that a batch was committed: perhaps that with the culprit, which was copied or passed over."""
         if self.culprit >= 0:
-            self.culprit, self._until = -1, 0.0
+            self.culprit, self._grows = -1, not self._transform_failed  # the target was not asked: nothing was refused
+            self._narrow(1 if self._grows else self._max_records)
+        elif self._grows:
+            self._narrow(2 * self._narrowed)
+            self._grows = self._narrowed < self._max_records
+
+    def _narrow(self, records: int) -> None:
+        self._narrowed, self._until = min(records, self._max_records), self._clock.monotonic() + NARROW_FOR
 
     def refusal(self, batch: ConsumedBatch) -> str:
         """For people: which record can't be copied, and why."""

@@ -39,6 +39,37 @@ def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) 
     assert attempts <= 61 // most + 1 + len(culprits) * 2 * 8
 
 
+def test_many_culprits_one_after_another_are_found_at_once() -> None:
+    """Each refusal costs a take-over. A compacted remote topic refuses each record without a key."""
+    refusals, refused, at = PoisonRecords(20_000, Clock()), 0, 0
+    while at < 1000:
+        if refusals.culprit < 0:
+            refused += 1
+            refusals.refused(batch(list(range(at, at + refusals.limit))), "no key", False)
+            continue
+        refusals.committed()
+        at += 1
+    assert refused <= 1000 + 15
+
+
+def test_a_failed_transform_has_no_batch_refused() -> None:
+    refusals = PoisonRecords(100, Clock())
+    refusals.not_transformed(batch([7]), "raised ValueError")
+    assert refusals.limit == 1
+    refusals.committed()
+    assert refusals.limit == 100
+
+
+def test_after_a_culprit_batches_grow_to_their_ordinary_size() -> None:
+    refusals = PoisonRecords(100, Clock())
+    refusals.refused(batch([7]), "too large", False)
+    sizes = []
+    for _ in range(9):
+        refusals.committed()
+        sizes.append(refusals.limit)
+    assert sizes == [1, 2, 4, 8, 16, 32, 64, 100, 100]
+
+
 def test_a_letter_that_is_refused_is_counted() -> None:
     refusals = PoisonRecords(100, Clock())
     refusals.refused(batch([7]), "too large", False)
@@ -46,7 +77,7 @@ def test_a_letter_that_is_refused_is_counted() -> None:
     refusals.refused(batch([7]), "too large again", True)
     assert (refusals.refused_again, refusals.reason) == (1, "too large")
     refusals.committed()
-    assert refusals.limit == 100
+    assert (refusals.culprit, refusals.limit) == (-1, 1)
 
 
 def test_a_record_that_is_tried_again_as_it_is_keeps_its_letter_whole() -> None:
