@@ -24,8 +24,9 @@ INTERNAL_CONFIG = {
 # stay for as long as their segment is written to, and MirrorMaker's clients translate with them.
 MIRRORMAKER_CONFIG = {"cleanup.policy": "compact"}
 
-# Most refused records are too large, so the topic of dead letters takes any size.
-DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
+# Most refused records are too large, so the topic of dead letters takes any size. Some have no key: a compacted topic,
+# as a broker's default may make it, would refuse them.
+DEAD_LETTER_CONFIG = {"cleanup.policy": "delete", "max.message.bytes": str(2**31 - 1)}
 
 CONNECT_OFFSETS = 25  # partitions of Connect's offsets topic: its own default, offset.storage.partitions
 

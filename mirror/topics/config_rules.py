@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from mirror.kafka.topic_configs import Config
+from mirror.kafka.topic_configs import Config, ConfigValue
 from mirror.model import BATCH_BYTES
 from mirror.naming import matcher
 from mirror.settings import Flow
@@ -49,9 +49,18 @@ class Rules:
         """True if a value of the key may be copied at all."""
         return not (key in EXCLUDED_CONFIGS or key.startswith(EXCLUDED_PREFIXES) or self.excluded(key))
 
-    def at_creation(self, own: Mapping[str, str]) -> dict[str, str]:
-        """The configuration of a new remote topic; `own` is what is set on the source topic itself."""
-        return {k: v for k, v in own.items() if self.copies(k) and (k != MAX_BYTES or int(v) >= BATCH_BYTES)}
+    def holds(self, value: ConfigValue) -> bool:
+        """True if the source's value is to hold on the remote topic, too; False if the target's default is."""
+        return value.own or self.defaults == "source"
+
+    def mutable(self, source: Config) -> dict[str, ConfigValue]:
+        """Those keys of a source topic that may be copied."""
+        return {key: each for key, each in sorted(source.items()) if self.copies(key) and not each.fixed}
+
+    def at_creation(self, source: Config) -> dict[str, str]:
+        """The configuration of a new remote topic; `source` is the whole one of its source topic."""
+        values = {key: each.value for key, each in self.mutable(source).items() if self.holds(each)}
+        return {key: value for key, value in values.items() if key != MAX_BYTES or int(value) >= BATCH_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def compare(source: Config, target: Config, rules: Rules) -> Comparison:
 
     Only keys that the source knows are looked at, as in MirrorMaker. Of the others nobody can say that they differ.
     """
-    mutable = {key: each for key, each in sorted(source.items()) if rules.copies(key) and not each.fixed}
+    mutable = rules.mutable(source)
     unknown = tuple(key for key, each in mutable.items() if each.own and key not in target)
     return Comparison(tuple(_changes({k: v for k, v in mutable.items() if k in target}, target, rules)), unknown)
 
@@ -92,7 +101,7 @@ def compare(source: Config, target: Config, rules: Rules) -> Comparison:
 def _changes(source: Config, target: Config, rules: Rules) -> Iterator[Change]:
     for key, wanted in source.items():
         there = target[key]
-        counts = wanted.own or rules.defaults == "source"
+        counts = rules.holds(wanted)
         if there.fixed:
             continue
         if key == MAX_BYTES:

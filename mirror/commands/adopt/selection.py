@@ -15,6 +15,9 @@ AdoptOutcome = Literal["adopted", "would be adopted", "left alone", "refused"]
 OURS = "it has a position of mirror's"
 NOT_OURS = "the flow does not mirror it, or the source does not have it"
 NOTHING = "MirrorMaker has copied nothing of it"
+NEITHER = "MirrorMaker has recorded neither a position nor an offset sync"
+BEYOND = "the copy is empty and ends before MirrorMaker's newest offset sync: was it created again?"
+STARTS = "without a position a run begins there as `start` says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +96,30 @@ def _without_comparison(partition: Partition, known: Known) -> tuple[AdoptOutcom
     end = known.ends.get(remote)
     if ours is not None and not _may_be_replaced(ours, found):
         return ("left alone", OURS) if ours.topic_id else ("refused", FOREIGN)
-    if found is None and (remote not in known.existing or end == known.starts.get(remote, -1)):
+    if found is None and (remote not in known.existing or end == 0):
         return "left alone", NOTHING
-    problem = ""
-    if remote not in known.existing:
-        problem = f"MirrorMaker has a position, but the target has no {remote}"
-    elif end is None:
-        problem = "the target does not tell the end of the copy, or a transaction stays open there"
-    elif found is None and partition not in known.syncs:
-        problem = "the copy has records, but MirrorMaker has recorded neither a position nor an offset sync"
-    elif found is not None and found.problem:
-        problem = found.problem
-    elif end == 0:
-        problem = "MirrorMaker has a position, but the copy never had a record: was it created again?"
+    problem = _problem(partition, known)
     return ("refused", problem) if problem else None
+
+
+def _problem(partition: Partition, known: Known) -> str:
+    """Why the position of a partition can't be looked for; "" if it can."""
+    remote, found = known.remote[partition], known.recorded.get(partition)
+    end = known.ends.get(remote)
+    if remote not in known.existing:
+        return f"MirrorMaker has a position, but the target has no {remote}"
+    if end is None:
+        return "the target does not tell the end of the copy, or a transaction stays open there"
+    if found is None:
+        return _problem_of_sync(known.syncs.get(partition), end, is_empty=end == known.starts.get(remote))
+    if found.problem:
+        return found.problem
+    return "MirrorMaker has a position, but the copy never had a record: was it created again?" if end == 0 else ""
+
+
+def _problem_of_sync(sync: Sync | None, end: int, is_empty: bool) -> str:
+    """Why a sync can't stand in for a recorded position. An empty copy has nothing to compare it with."""
+    if sync is None:
+        had = "had records, which are gone" if is_empty else "has records"
+        return f"the copy {had}, but {NEITHER}" + (f"; {STARTS}" if is_empty else "")
+    return f"{BEYOND}; {STARTS}" if is_empty and sync.downstream >= end else ""

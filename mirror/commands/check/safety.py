@@ -20,6 +20,9 @@ ADD_PARTITIONS_TO_TXN, VERIFIES = (
     24,
     4,
 )  # request with which brokers verify transactions, and its first version for that (KIP-890)
+# Request with which brokers are told from those before 3.7, and its first version there. From 3.7 on a partition needs
+# no more in-sync replicas than it has replicas (KAFKA-15583).
+PRODUCE, LIMITS_IN_SYNC = 0, 10
 METADATA_VERSION = "metadata.version"
 HAVE_LEVELS = 22  # metadata.version of the first brokers (4.0) that support it
 VERIFICATION = "transaction.partition.verification.enable"
@@ -42,9 +45,19 @@ class Safety:
         is_unclean = None if unclean is None else unclean == "true"
         return Safety(replicas, int(in_sync) if in_sync.isdigit() else None, is_unclean)
 
+    @property
+    def lacks_replicas(self) -> bool:
+        """True if there can never be as many replicas in sync as the topic asks for."""
+        return self.replicas is not None and self.in_sync is not None and self.in_sync > self.replicas
 
-def replication(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) -> Iterator[Finding]:
-    """Check that acknowledged records and positions outlive a broker. `internal` topics carry the protocol."""
+
+def replication(
+    internal: Mapping[str, Safety], remote: Mapping[str, Safety], versions: Mapping[int, int]
+) -> Iterator[Finding]:
+    """Check that acknowledged records and positions outlive a broker. `internal` topics carry the protocol.
+
+    `versions` has the highest version of each request that all brokers have.
+    """
     lone = [name for name, safety in internal.items() if safety.replicas == 1]
     yield _finding(
         "replicas of internal topics",
@@ -64,14 +77,7 @@ def replication(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) ->
         "have more than one",
     )
     together = {**internal, **remote}
-    yield _finding(
-        "in-sync replicas",
-        [name for name, safety in together.items() if safety.in_sync == 1 and safety.replicas != 1],
-        "have min.insync.replicas=1: a record that only one replica has is lost with it, and mirror does not copy "
-        "it again",
-        "set min.insync.replicas=2, on the topics or by the brokers' default",
-        "a record is acknowledged by more than one replica",
-    )
+    yield _in_sync(together, versions)
     yield _finding(
         "unclean elections",
         [name for name, safety in together.items() if safety.unclean],
@@ -79,6 +85,28 @@ def replication(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) ->
         "records, and mirror does not copy them again",
         "set unclean.leader.election.enable=false, on the topics or by the brokers' default",
         "not allowed",
+    )
+
+
+def _in_sync(topics: Mapping[str, Safety], versions: Mapping[int, int]) -> Finding:
+    """Check that records are written at all, and to more than one replica before they are acknowledged."""
+    what = "in-sync replicas"
+    short = [name for name, safety in topics.items() if safety.lacks_replicas]
+    if short and versions.get(PRODUCE, -1) < LIMITS_IN_SYNC:
+        said = "have fewer replicas than min.insync.replicas: brokers before Kafka 3.7 then refuse every record"
+        remedy = (
+            "give them more replicas (kafka-reassign-partitions.sh), or lower min.insync.replicas; for topics that are "
+            "still to be created, set the replication factors or the brokers' default (for __transaction_state it is "
+            "transaction.state.log.min.isr)"
+        )
+        return Finding(what, "FAILED", f"{some_of(sorted(short))}: {said}", remedy)
+    return _finding(
+        what,
+        [name for name, safety in topics.items() if safety.in_sync == 1 and safety.replicas != 1],
+        "have min.insync.replicas=1: a record that only one replica has is lost with it, and mirror does not copy "
+        "it again",
+        "set min.insync.replicas=2, on the topics or by the brokers' default",
+        "where there are several replicas, a record is acknowledged by more than one",
     )
 
 

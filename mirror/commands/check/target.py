@@ -65,7 +65,8 @@ class TargetChecks:
         internal = {name: existing.get(name) or self._new(name, broker) for name in own}
         remote = {name: existing[name] for name in self._remote if name in existing}
         factor = self._flow.replication_factor
-        yield from safety.replication(internal, {**remote, safety.NEW: self._default(factor, broker)})
+        every = {**remote, safety.NEW: self._default(factor, broker)}
+        yield from safety.replication(internal, every, self._target.versions())
         compacted = set(self._flow.own_topics) - {self._flow.dead_letter_topic}
         policies = {name: configs.get(name, {}).get(timestamps.CLEANUP) for name in compacted}
         yield safety.compaction({name: policy for name, policy in policies.items() if policy is not None})

@@ -19,7 +19,7 @@ from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ALL_REPORTS, StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Plan
-from mirror.control.reported_positions import newest_positions
+from mirror.control.reported_positions import newest_positions, of_this_copy
 from mirror.control.reports import Report
 from mirror.errors import ConfigError, MirrorError, Superseded
 from mirror.groups.own_topic_writer import OwnTopicWriter
@@ -149,9 +149,10 @@ class _Command:
         self._has_fenced = bool(ids.listed)
 
     def _known(self, plan: Plan) -> Known:
-        flow, reports = self._flow, self._reports()
-        there = self._target.partitions()
+        flow, there = self._flow, self._target.partitions()
         every = remote_partitions(plan.known)  # the retired ones, too
+        remote_topics = {each: at.topic for each, at in every.items()}
+        reports = list(of_this_copy(self._reports(), flow.group, remote_topics))
         remotes = {each: at for each, at in every.items() if at.partition < there.get(at.topic, 0)}
         positions, problems = self._positions(remotes)
         if not self._options.dry_run:
@@ -160,8 +161,7 @@ class _Command:
         last = {each.partition: each.incident for each in reports}
         incidents = {each: incident for each, incident in last.items() if incident is not None}
         recorded = self._recorded().positions
-        newest = newest_positions(each for each in reports if each.group in ("", flow.group))
-        return Known(plan, positions, problems, newest, incidents, recorded, self._orders)
+        return Known(plan, positions, problems, newest_positions(reports), incidents, recorded, self._orders)
 
     def _positions(
         self, remotes: Mapping[Partition, Partition]

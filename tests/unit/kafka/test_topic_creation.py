@@ -85,6 +85,17 @@ def test_a_topic_that_is_refused_for_something_else_is_tried_only_once_more(brok
     assert broker.requests == 2
 
 
+def test_dead_letters_need_no_key_whatever_the_brokers_default_is(broker: Broker) -> None:
+    TopicMonitor(FLOW).ensure_internal_topics()
+    assert broker.made[FLOW.dead_letter_topic].config["cleanup.policy"] == "delete"
+
+
+def test_an_own_topic_that_is_there_keeps_its_configuration(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClusterAdmin, "ids_now", lambda _, names: (dict.fromkeys(names, "id"), {}))
+    TopicMonitor(FLOW).ensure_internal_topics()
+    assert not broker.made
+
+
 def test_no_topic_is_created_in_another_way() -> None:
     """But those of the demo, which are the user's."""
     there = Path(mirror.__file__).parent

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mirror.kafka.topic_configs import ConfigValue
+from mirror.kafka.topic_configs import ConfigValue, TopicConfigAdmin
 from mirror.kafka.topic_creation import ANY_TIME
 from mirror.model import BATCH_BYTES
 from mirror.naming import matcher
+from mirror.service.topic_monitor import TopicMonitor
 from mirror.target.timestamps import KEEP
 from mirror.topics.config_rules import EXCLUDED_CONFIGS, Change, Rules, compare
 from tests.unit.test_naming import flow
@@ -85,7 +86,7 @@ NEVER = [
 def test_never_touched_whatever_the_list_says(key: str, source: ConfigValue, defaults: str) -> None:
     for target in (own(2), default(2)):
         assert not changes(key, source, target, defaults)
-    assert Rules(matcher([]), "source").at_creation({key: "1", RETENTION: "2"}) == {RETENTION: "2"}
+    assert Rules.of(flow(use_defaults_from=defaults)).at_creation({key: source, RETENTION: own(2)}) == {RETENTION: "2"}
 
 
 def test_what_mirror_sets_itself_is_never_touched() -> None:
@@ -97,7 +98,7 @@ def test_a_key_of_the_list_is_left_alone(exclude: str, left: bool) -> None:
     for source, target in ((own(1), own(2)), (default(1), own(2))):
         assert bool(changes(RETENTION, source, target, exclude=exclude)) is not left
     rules = Rules(matcher([exclude]), "target")
-    assert rules.at_creation({RETENTION: "1", "segment.ms": "2"}) == (
+    assert rules.at_creation({RETENTION: own(1), "segment.ms": own(2)}) == (
         {"segment.ms": "2"} if left else {RETENTION: "1", "segment.ms": "2"}
     )
 
@@ -125,10 +126,37 @@ def test_the_largest_batch_is_only_raised(
         assert changes(SIZE, source, target, defaults) == wanted, defaults
 
 
+GIVEN = {
+    RETENTION: own(1),
+    SIZE: own(SMALL),
+    "segment.ms": default(7),
+    "preallocate": ConfigValue("true", own=True, fixed=True),
+    "min.insync.replicas": own(2),
+    "remote.storage.enable": own("true"),
+}
+
+
 def test_a_new_topic_gets_what_is_set_and_may_be_copied() -> None:
-    given = {RETENTION: "1", SIZE: str(SMALL), "min.insync.replicas": "2", "remote.storage.enable": "true"}
-    assert Rules.of(flow()).at_creation(given) == {RETENTION: "1"}
-    assert Rules.of(flow()).at_creation({SIZE: str(LARGE)}) == {SIZE: str(LARGE)}
+    assert Rules.of(flow()).at_creation(GIVEN) == {RETENTION: "1"}
+    assert Rules.of(flow()).at_creation({SIZE: own(LARGE)}) == {SIZE: str(LARGE)}
+    assert Rules.of(flow()).at_creation({SIZE: default(LARGE)}) == {}
+
+
+def test_a_new_topic_gets_the_sources_defaults_if_the_flow_wants_them() -> None:
+    """At once: with the target's retention, old records could be deleted there before the first comparison."""
+    rules = Rules.of(flow(use_defaults_from="source"))
+    assert rules.at_creation(GIVEN) == {RETENTION: "1", "segment.ms": "7"}
+    assert rules.at_creation({SIZE: default(LARGE)}) == {SIZE: str(LARGE)}
+    assert rules.at_creation({SIZE: default(SMALL)}) == {}
+
+
+@pytest.mark.parametrize(("defaults", "wanted"), [("target", {}), ("source", {RETENTION: "9"})])
+def test_it_is_created_by_what_holds_on_the_source(
+    defaults: str, wanted: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TopicConfigAdmin, "configs", lambda _, names: ({n: {RETENTION: default(9)} for n in names}, {}))
+    monitor = TopicMonitor(flow(use_defaults_from=defaults))
+    assert list(monitor._lacking({"t": 3}, {})) == [{"primary.t": (3, wanted)}]
 
 
 def test_keys_that_the_target_does_not_know_are_named() -> None:

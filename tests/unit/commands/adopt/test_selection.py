@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mirror.clock import Clock
 from mirror.commands.adopt import stopping
 from mirror.commands.adopt.committing import position
+from mirror.commands.adopt.comparison import Comparer, Logs
 from mirror.commands.adopt.selection import NOT_OURS, NOTHING, OURS, Candidate, Known, select
+from mirror.commands.adopt.tail import Found
 from mirror.commands.moved_partition import FOREIGN
 from mirror.control.decisions import doubt, explain
 from mirror.model import Partition, Position, Topic
@@ -44,6 +47,15 @@ def test_a_copy_whose_records_are_all_gone_is_adopted_where_mirrormaker_says() -
     assert len(select(replace(KNOWN, starts={THERE: 60}))[0]) == 1
 
 
+def test_or_where_the_newest_sync_says() -> None:
+    emptied = replace(KNOWN, recorded={}, starts={THERE: 60})
+    (candidate,), others = select(emptied)
+    assert candidate == Candidate(HERE, THERE, 41, Sync(40, 50), False) and not others
+    logs = Logs(source_start=30, source_stable=45, source_end=45, remote_start=60, remote_end=60)
+    unread: Any = None  # nothing has to be read
+    assert Comparer("primary", "backup", 1_000, unread, unread).find_position(candidate, logs) == Found(41, 0)
+
+
 @pytest.mark.parametrize(
     ("changes", "outcome", "reason"),
     [
@@ -54,6 +66,12 @@ def test_a_copy_whose_records_are_all_gone_is_adopted_where_mirrormaker_says() -
         ({"existing": frozenset(), "ends": {}, "starts": {}, "recorded": {}}, "left alone", NOTHING),
         ({"recorded": {}, "ends": {THERE: 0}}, "left alone", NOTHING),
         ({"recorded": {}, "syncs": {}}, "refused", "neither a position nor an offset sync"),
+        (
+            {"recorded": {}, "syncs": {}, "starts": {THERE: 60}},
+            "refused",
+            "had records, which are gone, but MirrorMaker",
+        ),
+        ({"recorded": {}, "starts": {THERE: 50}, "ends": {THERE: 50}}, "refused", "ends before MirrorMaker's newest"),
         ({"ends": {}}, "refused", "a transaction stays open"),
         ({"recorded": {HERE: Recorded(-1, "no number")}}, "refused", "no number"),
         ({"ends": {THERE: 0}}, "refused", "never had a record"),

@@ -12,6 +12,7 @@ from mirror.commands.check.safety import NEW, VERIFICATION, Safety
 from mirror.wire.features import Features
 
 GOOD = Safety(replicas=3, in_sync=2, unclean=False)
+KAFKA_3_6, KAFKA_3_7 = {0: 9}, {0: 10}  # the highest version of Produce
 
 
 def broker(metadata: int, transaction: int | None = 2) -> Features:
@@ -19,8 +20,10 @@ def broker(metadata: int, transaction: int | None = 2) -> Features:
     return Features({"metadata.version": metadata}, {} if transaction is None else {"transaction.version": transaction})
 
 
-def replicated(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) -> dict[str, Finding]:
-    return {finding.what: finding for finding in safety.replication(internal, remote)}
+def replicated(
+    internal: Mapping[str, Safety], remote: Mapping[str, Safety], versions: Mapping[int, int] = KAFKA_3_7
+) -> dict[str, Finding]:
+    return {finding.what: finding for finding in safety.replication(internal, remote, versions)}
 
 
 def test_a_target_that_keeps_everything() -> None:
@@ -50,6 +53,24 @@ def test_internal_topics_are_named_apart() -> None:
     assert found["in-sync replicas"].outcome == "OK", "with one replica there is nothing to be in sync with"
 
 
+@pytest.mark.parametrize("versions", [KAFKA_3_6, {}], ids=["Kafka 3.6", "not known"])
+@pytest.mark.parametrize(("replicas", "in_sync"), [(1, 2), (2, 3)])
+def test_topics_to_which_nothing_can_be_written(replicas: int, in_sync: int, versions: Mapping[int, int]) -> None:
+    lacking = Safety(replicas, in_sync, unclean=False)
+    found = replicated({"own": GOOD}, {"a.t": lacking, "a.other": GOOD}, versions)["in-sync replicas"]
+    assert found.outcome == "FAILED" and found.said.startswith("a.t: have fewer replicas than min.insync.replicas")
+    assert "more replicas" in found.remedy and "lower min.insync.replicas" in found.remedy
+    fits = Safety(replicas, replicas, unclean=False)
+    assert replicated({"own": GOOD}, {"a.t": fits}, versions)["in-sync replicas"].outcome == "OK"
+
+
+def test_newer_brokers_need_no_more_replicas_in_sync_than_there_are() -> None:
+    """A cluster of one broker has transaction.state.log.min.isr=2, Kafka's default, and works."""
+    lone = {"__transaction_state": Safety(replicas=1, in_sync=2, unclean=False)}
+    assert replicated(lone, {}, KAFKA_3_7)["in-sync replicas"].outcome == "OK"
+    assert replicated(lone, {}, KAFKA_3_6)["in-sync replicas"].outcome == "FAILED"
+
+
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_own_topics_from_which_old_records_are_deleted_are_named(policy: str) -> None:
     found = safety.compaction({"mirror-control.a.internal": policy, "mirror-status.a.internal": "compact"})
@@ -60,7 +81,7 @@ def test_own_topics_from_which_old_records_are_deleted_are_named(policy: str) ->
 
 def test_what_is_not_told_is_no_fault() -> None:
     assert Safety.of(None, {}) == Safety(None, None, None)
-    assert {each.outcome for each in safety.replication({"o": Safety(None, None, None)}, {})} == {"OK"}
+    assert {each.outcome for each in safety.replication({"o": Safety(None, None, None)}, {}, {})} == {"OK"}
     assert Safety.of(2, {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}) == Safety(2, 2, True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,15 @@ from click.testing import CliRunner
 from mirror.cli import cli
 from mirror.commands.hand_back import command, ending
 from mirror.commands.hand_back.command import NOT_READ_BACK, HandBack, Options, _Command, _read_back, shown
-from mirror.commands.hand_back.selection import HandBackResult
+from mirror.commands.hand_back.selection import HandBackResult, select
+from mirror.control.decisions import Incident
 from mirror.control.flow_leader import FlowLeader
+from mirror.control.plan import Plan
+from mirror.control.reports import Counters, Report
 from mirror.errors import MirrorError, Superseded
-from mirror.model import Partition
-from mirror.target.connect_offsets import Recorded
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.model import Partition, Position, Topic
+from mirror.target.connect_offsets import Recorded, Written
 from tests.unit.test_naming import flow
 
 ORDERS = Partition("orders", 0)
@@ -112,3 +117,29 @@ def test_a_service_that_is_started_meanwhile_fails_it(
     with pytest.raises(MirrorError, match=f"mm2-offsets.primary.internal{said}: stop it and hand back again") as caught:
         _Command(asked, Options(None, None, 0.0, overwrite=False, dry_run=False), io.StringIO()).run()
     assert caught.value.exit_code == 1
+
+
+def test_what_was_reported_of_another_copy_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic was copied to `renamed` before, further than it is copied by now."""
+    topic = Topic("primary.orders", "source-1", 1, 1, "remote-1")
+    position = Position(7, "source-1", remote_id="remote-1")
+    ours = Report(
+        "us", "me", 1, ORDERS, topic.remote, "running", "", 7, 0, 0.0, 1.0, Counters(),
+        topic_id="source-1", remote_id="remote-1", group="group",
+    )  # fmt: skip
+    renamed = replace(ours, remote="renamed", remote_id="remote-0", position=90, incident=Incident("deleted", "a"))
+    other_group = replace(ours, group="another", position=80)
+    monkeypatch.setattr(ClusterAdmin, "partitions", lambda _: {topic.remote: 1})
+    for step, found in (
+        ("_reports", [renamed, other_group]),
+        ("_positions", ({ORDERS: position}, {})),
+        ("_recorded", Written({}, 0)),
+    ):
+        monkeypatch.setattr(_Command, step, lambda *_, found=found: found)
+    run = _Command(flow(), Options(None, None, 0.0, overwrite=False, dry_run=True), io.StringIO())
+    run._orders = {}
+    known = run._known(Plan("leader", 3, {"orders": topic}, (), stop=True))
+    assert not known.reported and not known.incidents
+    assert select(flow(), known, overwrite=False)[0].outcome == "would be handed back"
+    monkeypatch.setattr(_Command, "_reports", lambda _: [renamed, ours])
+    assert run._known(known.plan).reported == {ORDERS: position}
