@@ -52,9 +52,14 @@ SOURCE_CONSUMER: Properties = {
     "enable.partition.eof": True,
 }
 
-# A broker sends what its disk returns. Without this check a corrupt batch would get a new, valid checksum on the
-# target.
-CONSUMER_DEFAULTS: Properties = {"check.crcs": True}
+CONSUMER_DEFAULTS: Properties = {
+    # A broker sends what its disk returns. Without this check a corrupt batch would get a new, valid checksum on the
+    # target.
+    "check.crcs": True,
+    # A leader that is cut off from the other brokers, but not from us, goes on answering that there is nothing new. So
+    # others are asked who leads each minute, as on the batch path; librdkafka's default is five minutes.
+    "topic.metadata.refresh.interval.ms": 60_000,
+}
 
 # Milliseconds. A consumer always looks for its group's coordinator. However long no broker answers, librdkafka (2.16)
 # tries to connect for that once in half of this time.

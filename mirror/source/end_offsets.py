@@ -20,6 +20,8 @@ from mirror.text import moment, plural
 REFRESH_TIMEOUT = 0.2  # seconds
 FORGOTTEN_AFTER = 30.0  # seconds after which a request counts as lost; its own time-out is 5 s
 HIGH_INTERVAL = 10.0  # seconds between two questions for high watermarks
+# Seconds after which other brokers are asked who leads: a leader that was cut off from them goes on answering.
+LEADERS_INTERVAL = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class SourceEnds:
         self.warn_after = warn_after  # seconds; it may change
         self._whose = whose
         self._next = 0.0  # monotonic: when high watermarks are asked for again
+        self._leaders_at = time.monotonic() + LEADERS_INTERVAL
         self._fetched: Mapping[Partition, Ends] = {}  # as of the last call of `ask`
         self._stood: Mapping[Partition, int] = {}  # the last stable offsets when high watermarks were last asked for
         self._holds: dict[Partition, Hold] = {}
@@ -85,8 +88,9 @@ class SourceEnds:
             still = self._keep(answers)
             missing = None in answers.values()
             self._source.note(missing, "ends")
-            if missing:
+            if missing or (answers and time.monotonic() >= self._leaders_at):
                 refresh_metadata(self._source.client, REFRESH_TIMEOUT)
+                self._leaders_at = time.monotonic() + LEADERS_INTERVAL
             self._stables.ask(each for each in partitions if each not in fetched)
             self._note_holds(still)
         for partition in self._keep({each: ends.stable for each, ends in self._fetched.items()}):

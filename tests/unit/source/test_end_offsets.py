@@ -26,12 +26,16 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0
         monkeypatch.setattr(end_offsets, "time", SimpleNamespace(monotonic=lambda: self.now, time=lambda: self.now))
-        monkeypatch.setattr(end_offsets, "refresh_metadata", lambda *_: None)
+        self.looks = 0  # for the leaders
+        monkeypatch.setattr(end_offsets, "refresh_metadata", self.look_for_leaders)
         self.stable: dict[Partition, int] = dict.fromkeys(BOTH, 10)
         self.answers = True
         self.asked: list[tuple[str, list[Partition]]] = []
         any_: Any = SimpleNamespace(client=self, note=lambda *_: None)
         self.ends = SourceEnds(any_, 60.0)
+
+    def look_for_leaders(self, *_: object) -> None:
+        self.looks += 1
 
     def list_offsets(
         self, asked: Asked, isolation_level: IsolationLevel, **_: Any
@@ -67,10 +71,17 @@ def test_what_fetches_say_is_not_asked(world: World) -> None:
     assert all(partitions == [BY_RECORDS] for _, partitions in world.asked)
 
 
+def test_other_brokers_are_asked_each_minute_who_leads(world: World) -> None:
+    """A leader that was cut off from them goes on saying that nothing is new: the lag would stay 0."""
+    for _ in range(185):
+        world.look({})
+    assert world.looks == 3
+
+
 def test_a_flow_whose_fetches_say_everything_asks_nothing(world: World) -> None:
     for _ in range(30):
         found = world.look({BY_RECORDS: Ends(5, 5), BY_BATCHES: Ends(20, 25)})
-    assert found == {BY_RECORDS: 5, BY_BATCHES: 20} and world.asked == []
+    assert found == {BY_RECORDS: 5, BY_BATCHES: 20} and world.asked == [] and not world.looks
 
 
 def test_who_is_not_fetched_any_more_is_asked_for_and_known_meanwhile(world: World) -> None:
