@@ -102,16 +102,21 @@ class AclRounds(LeaderRounds[AclRound]):
 
     def _log_reasons(self, found: Iterable[AclStatus]) -> None:
         """Log once of each ACL why it is not copied, or not as it is; those with the same reason together."""
-        new: dict[tuple[bool, str], list[str]] = {}
+        new: dict[tuple[int, str, str], list[str]] = {}
         for each in found:
             if not each.reason:
                 self._said.clear(each.source)
             elif self._said.is_new(each.reason, each.source):
-                refused = each.outcome is AclOutcome.MISSING
-                new.setdefault((refused, each.reason), []).append(str(each.source))
-        for (refused, reason), acls in new.items():
+                new.setdefault((*_event(each), each.reason), []).append(str(each.source))
+        for (level, message, reason), acls in new.items():
             where = {"flow": self._flow.name, "count": len(acls), "acls": some_of(acls), "reason": reason}
-            if refused:
-                log.warning("the target refuses ACLs; copying of records goes on, each round tries again", extra=where)
-            else:
-                log.info("ACLs are not copied as they are", extra=where)
+            log.log(level, message, extra=where)
+
+
+def _event(each: AclStatus) -> tuple[int, str]:
+    """The level and the message with which the reason is logged."""
+    if each.outcome is AclOutcome.MISSING:
+        return logging.WARNING, "the target refuses ACLs; copying of records goes on, each round tries again"
+    if each.stays:
+        return logging.WARNING, "the target still allows what the source denies now; the reason says what to delete"
+    return logging.INFO, "ACLs are not copied as they are"

@@ -1,14 +1,16 @@
 """Decides which ACLs of a source topic its remote topic gets, and says why it does not get the others. Pure.
 
-The rules are MirrorMaker's, and two more: docs/operations.md lists them.
+The rules are MirrorMaker's, and some more: docs/operations.md lists them. One of them keeps a remote topic from being
+open to more people than its source topic: an ALLOW is not copied if a DENY that is not copied takes some of it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.kafka.acls import PREFIXED, UNKNOWN, Acl
+from mirror.kafka.acls import LITERAL, PREFIXED, UNKNOWN, Acl
 
 EVERYBODY, USER = "User:*", "User:"
 
@@ -18,6 +20,14 @@ PATTERN = "only ACLs of single topics are copied, and this one may also be about
 UNNAMED = "no other ACL of the target names this principal, so the target may lack it"
 STRANGE = "mirror does not know its operation, its permission type or its pattern type"
 DENIES_US = "it is a DENY for everybody or for mirror's own user: it could lock mirror out"
+TAKEN_BACK = "the source takes it back, by a DENY that is not copied"  # the DENY follows
+
+# What an ALLOW of an operation also allows: StandardAuthorizerData and AclAuthorizer of Kafka. A DENY denies no more
+# than its own operation, or ALL.
+_IMPLIED = {
+    **dict.fromkeys(("READ", "WRITE", "DELETE", "ALTER"), "DESCRIBE"),
+    "ALTER_CONFIGS": "DESCRIBE_CONFIGS",
+}
 
 
 def own_user(properties: Mapping[str, str]) -> str:
@@ -46,11 +56,30 @@ class AclCopy:
     source: Acl
     target: Acl | None  # None: it is not copied
     reason: str = ""  # why it is not copied, or why not as it is
+    withheld: Acl | None = None  # what the remote topic would get if no DENY of the source took it back
+
+
+class Denials:
+    """DENYs, to look up which of them takes back something of an ALLOW."""
+
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        self._of_topic: defaultdict[str, list[Acl]] = defaultdict(list)
+        self._of_many: list[Acl] = []
+        for acl in acls:
+            single = acl.pattern == LITERAL and acl.name != "*"
+            (self._of_topic[acl.name] if single else self._of_many).append(acl)
+
+    def taking_back(self, allow: Acl) -> Acl | None:
+        """The first DENY that takes back something of an ALLOW of a single topic; None if none does."""
+        about = [*self._of_topic.get(allow.name, ()), *self._of_many]
+        return next((denial for denial in about if _takes_back(denial, allow)), None)
 
 
 def copies(acls: Collection[Acl], rules: AclRules) -> list[AclCopy]:
     """What becomes of each ACL that is about one of the topics, in order."""
-    return [found for acl in sorted(acls) if (found := copy_of(acl, rules)) is not None]
+    found = [copy for acl in sorted(acls) if (copy := copy_of(acl, rules)) is not None]
+    denials = Denials(copy.source for copy in found if copy.target is None and copy.source.permission != "ALLOW")
+    return [_unless_taken_back(copy, denials) for copy in found]
 
 
 def strangers(wanted: Collection[Acl], there: Collection[Acl], named: Collection[str], us: str = "") -> frozenset[str]:
@@ -66,7 +95,9 @@ def strangers(wanted: Collection[Acl], there: Collection[Acl], named: Collection
 
 
 def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
-    """What becomes of one ACL; None if it is about none of the topics."""
+    """What becomes of one ACL, without a look at the others; None if it is about none of the topics."""
+    if acl.pattern == UNKNOWN:
+        return AclCopy(acl, None, STRANGE)
     wide = acl.name == "*"
     if wide or acl.pattern == PREFIXED:
         touches = any(wide or name.startswith(acl.name) for name in rules.remotes)
@@ -74,14 +105,48 @@ def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
     remote = rules.remotes.get(acl.name)
     if remote is None:
         return None
-    if UNKNOWN in (acl.operation, acl.permission, acl.pattern):
-        return AclCopy(acl, None, STRANGE)
-    allows = acl.permission == "ALLOW"
-    if allows and acl.operation == "WRITE":
-        return AclCopy(acl, None, WRITE)
-    # MirrorMaker copies such a DENY, and may then be locked out itself.
-    if not allows and acl.principal in (EVERYBODY, f"{USER}{rules.us}"):
-        return AclCopy(acl, None, DENIES_US)
-    downgraded = allows and acl.operation == "ALL"
+    if reason := _obstacle(acl, rules.us):
+        return AclCopy(acl, None, reason)
+    downgraded = acl.permission == "ALLOW" and acl.operation == "ALL"
     target = replace(acl, name=remote, operation="READ" if downgraded else acl.operation)
     return AclCopy(acl, target, READ_ONLY if downgraded else "")
+
+
+def _obstacle(acl: Acl, us: str) -> str:
+    """Why an ACL of a single topic is not copied; "" if it is."""
+    if UNKNOWN in (acl.operation, acl.permission):
+        return STRANGE
+    if acl.permission == "ALLOW":
+        return WRITE if acl.operation == "WRITE" else ""
+    # MirrorMaker copies such a DENY, and may then be locked out itself.
+    return DENIES_US if acl.principal in (EVERYBODY, f"{USER}{us}") else ""
+
+
+def _unless_taken_back(copy: AclCopy, denials: Denials) -> AclCopy:
+    if copy.target is None or copy.target.permission != "ALLOW":
+        return copy
+    denial = denials.taking_back(replace(copy.target, name=copy.source.name))
+    if denial is None:
+        return copy
+    return AclCopy(copy.source, None, f"{TAKEN_BACK}: {denial}", withheld=copy.target)
+
+
+def _takes_back(denial: Acl, allow: Acl) -> bool:
+    """True if a DENY may take back something of an ALLOW of a single topic. What is not known may."""
+    return (
+        _is_about(denial, allow.name)
+        and denial.operation in ("ALL", UNKNOWN, allow.operation, _IMPLIED.get(allow.operation))
+        and (denial.host == allow.host or "*" in (denial.host, allow.host))
+        and not _differ(denial.principal, allow.principal)
+    )
+
+
+def _is_about(denial: Acl, topic: str) -> bool:
+    begins = denial.pattern == PREFIXED and topic.startswith(denial.name)
+    return begins or denial.name in ("*", topic) or denial.pattern == UNKNOWN
+
+
+def _differ(one: str, other: str) -> bool:
+    """True if these are two single users. Everybody is any user, and who is in a group is not known."""
+    users = one.startswith(USER) and other.startswith(USER)
+    return users and one != other and EVERYBODY not in (one, other)

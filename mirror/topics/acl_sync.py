@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from mirror.errors import FlowError
 from mirror.kafka.acls import Acl, AclAdmin
 from mirror.settings import Flow
-from mirror.topics.acl_rules import AclCopy, AclRules, copies, own_user, strangers
+from mirror.topics.acl_rules import AclCopy, AclRules, Denials, copies, own_user, strangers
 
 Answered = TypeVar("Answered")
 
@@ -34,6 +34,7 @@ class AclStatus:
     target: Acl | None  # None: it is not copied
     outcome: AclOutcome
     reason: str = ""  # why it is missing or not copied, or why not as it is
+    stays: bool = False  # True if the target has it from before a DENY of the source took it back
     stranger: bool = False  # True if nothing else on the target names the principal: the target may lack it
 
 
@@ -63,17 +64,26 @@ class AclSync:
         """Compare, and create what is missing. Raises ClusterAway or FlowError."""
         found = self.compare(remotes)
         wanted = {each.target for each in found if each.outcome is AclOutcome.MISSING and each.target is not None}
-        refused = self._target.create_acls(sorted(wanted)) if wanted else {}
-        return [self._created(each, refused) if each.target in wanted else each for each in found]
+        reasons = self._create(wanted)
+        return [_created(each, reasons) if each.target in wanted else each for each in found]
 
-    def _created(self, each: AclStatus, refused: Mapping[Acl, KafkaError]) -> AclStatus:
-        error = None if each.target is None else refused.get(each.target)
-        if error is None:
-            return replace(each, outcome=AclOutcome.CREATED)
-        denied = error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
-        remedy = "; allow Alter on the cluster" if denied else ""
-        reason = f"{self._target.alias} refuses it: {error.str()}{remedy}"
-        return replace(each, reason=reason)
+    def _create(self, wanted: Collection[Acl]) -> dict[Acl, str]:
+        """Create ACLs, and return why some are still missing.
+
+        DENYs come first. An ALLOW has to wait while the target refuses a DENY that takes something of it back.
+        """
+        denials = {acl for acl in wanted if acl.permission == "DENY"}
+        missing = self._refusals(denials)
+        refused, held = Denials(sorted(missing)), {}
+        for allow in set(wanted) - denials:
+            if denial := refused.taking_back(allow):
+                held[allow] = f"{self._target.alias} refuses a DENY that takes it back: {denial}"
+        return missing | held | self._refusals(set(wanted) - denials - held.keys())
+
+    def _refusals(self, wanted: Collection[Acl]) -> dict[Acl, str]:
+        """Create ACLs, and return why the target refuses some."""
+        refused = self._target.create_acls(sorted(wanted)) if wanted else {}
+        return {acl: f"{self._target.alias} refuses it: {_said(error)}" for acl, error in refused.items()}
 
 
 def unnamed_principals(found: Iterable[AclStatus]) -> list[str]:
@@ -98,8 +108,20 @@ def _answer(cluster: AclAdmin, ask: Callable[[], set[Answered]]) -> set[Answered
         raise FlowError(f"{cluster.alias} does not give its ACLs: {error.args[0].str()}{remedy}") from None
 
 
+def _said(error: KafkaError) -> str:
+    denied = error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
+    return f"{error.str()}{'; allow Alter on the cluster' if denied else ''}"
+
+
+def _created(each: AclStatus, reasons: Mapping[Acl, str]) -> AclStatus:
+    reason = None if each.target is None else reasons.get(each.target)
+    return replace(each, outcome=AclOutcome.CREATED) if reason is None else replace(each, reason=reason)
+
+
 def _status(each: AclCopy, there: Collection[Acl], unknown: Collection[str]) -> AclStatus:
     if each.target is None:
-        return AclStatus(each.source, None, AclOutcome.NOT_COPIED, each.reason)
+        stays = each.withheld in there
+        remedy = f"; the target still has {each.withheld}: delete it there, because mirror deletes no ACL"
+        return AclStatus(each.source, None, AclOutcome.NOT_COPIED, each.reason + (remedy if stays else ""), stays)
     outcome = AclOutcome.IN_STEP if each.target in there else AclOutcome.MISSING
-    return AclStatus(each.source, each.target, outcome, each.reason, each.target.principal in unknown)
+    return AclStatus(each.source, each.target, outcome, each.reason, stranger=each.target.principal in unknown)

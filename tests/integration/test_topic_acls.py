@@ -29,7 +29,7 @@ from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, start_together
 from mirror.kafka.acls import PREFIXED, Acl, AclAdmin
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
-from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, STRANGE, UNNAMED, WRITE
+from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, STRANGE, TAKEN_BACK, UNNAMED, WRITE
 from mirror.topics.acl_sync import AclOutcome, AclSync
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster as WireCluster
@@ -109,10 +109,12 @@ def test_remote_topics_get_acls_by_the_rules(pair: Pair, tmp_path: Path) -> None
     pair.produce(topic, Made(None, b"x"))
     read, whole = Acl(topic, "User:known", "READ", host="10.0.0.1"), Acl(topic, "User:app", "ALL")
     denied = Acl(topic, "User:evil", "READ", "DENY")
+    banned = Acl(pair.prefix, "User:bob", "ALL", "DENY", PREFIXED)
     kept = {
         Acl(topic, "User:app", "WRITE"): WRITE,
         Acl(topic, "User:*", "WRITE", "DENY"): DENIES_US,
-        Acl(pair.prefix, "User:app", "READ", pattern=PREFIXED): PATTERN,
+        banned: PATTERN,
+        Acl(topic, "User:bob", "READ"): f"{TAKEN_BACK}: {banned}",
     }
     others = Acl("other", "User:app", "READ")
     source = give(pair.source, read, whole, denied, others, *kept)
