@@ -123,11 +123,11 @@ def described(error: BaseException) -> str:
 
     Its text is left out: nobody knows whether it holds a secret.
     """
-    if isinstance(error, SyntaxError):
-        places = [(error.filename or "", error.lineno)]
-    else:
-        frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-        places = [(file, line) for file, line in frames if file not in _NOT_THEIRS and not file.startswith("<frozen")]
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    places = [(file, line) for file, line in frames if file not in _NOT_THEIRS and not file.startswith("<frozen")]
+    if not places and isinstance(error, SyntaxError) and type(error.filename) is str and type(error.lineno) is int:
+        # Their module itself can't be compiled. If their code has run, a SyntaxError of it may name anything.
+        places = [(error.filename, error.lineno)]
     # Where it was raised may be in a library.
     own = [line for file, line in places if file == places[0][0]]
     where = f"{clean(Path(places[0][0]).name)}:{own[-1]}" if places else "the call"

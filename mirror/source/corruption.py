@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -23,6 +24,15 @@ CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaErro
 
 TIMEOUT = 20.0  # seconds for each offset at which the source is read again
 POLL_TIMEOUT = 0.1  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A batch that can't be read, and what is lost with it."""
+
+    at: int  # the offset at which it was found
+    first: int  # the first offset of the batch, which may be before `at`
+    loss: Loss
 
 
 def believed(messages: Iterable[Message]) -> list[Message]:
@@ -48,17 +58,20 @@ def find_damage(
     position: int,
     said: str,
     progressed: Callable[[], object],
-) -> Loss | None:
+    known: Damage | None = None,
+) -> Damage | None:
     """The batch that can't be read at the offset `position`; None if it can be read now. The consumer `said` why not.
 
     The batch's header says where it ends, but the broken checksum covers that part of the header, too. So the end is
-    found by trying: a broker gives the batch for each of its offsets. `progressed` is called after each try. Raises
-    ClusterAway if the source does not answer in time, PartitionError if it refuses.
+    found by trying: a broker gives the batch for each of its offsets. `progressed` is called after each try.
+
+    `known` is what an earlier call has found. If the same batch is still there, one try is enough. Raises ClusterAway
+    if the source does not answer in time, PartitionError if it refuses.
     """
     end = source.offsets({partition: OffsetSpec.latest()}).get(partition)
     if end is None:
         raise PartitionError(f"{said}; the source gives no offsets of the partition")
-    return _Reader(flow, partition, progressed).loss(position, end)
+    return _Reader(flow, partition, progressed).damage(position, end, known)
 
 
 class _Reader:
@@ -69,12 +82,15 @@ class _Reader:
         self._partition = partition
         self._progressed = progressed
 
-    def loss(self, position: int, end: int) -> Loss | None:
+    def damage(self, position: int, end: int, known: Damage | None = None) -> Damage | None:
         """The batch that can't be read at `position`; None if it can. Nothing is read from the offset `end` on."""
         found = self._corrupt(position)
         if found is None or position >= end:
             return None
         first, why = found
+        # Size and checksums are part of `why`, so another batch at the same place is not taken for the known one.
+        if known is not None and (known.at, known.first, known.loss.why) == (position, first, why):
+            return known
         begun = last = max(first, position)  # `last` is an offset that is known to be in the batch
         step = 1
         while begun + step < end and self._is_of(first, begun + step):
@@ -84,7 +100,8 @@ class _Reader:
             middle = (last + resume) // 2
             last, resume = (middle, resume) if self._is_of(first, middle) else (last, middle)
         # If another replica leads by now, it may have the batch as it was written.
-        return Loss("corrupt", begun, resume, why) if self._is_of(first, begun) else None
+        lost = Loss("corrupt", begun, resume, why)
+        return Damage(position, first, lost) if self._is_of(first, begun) else None
 
     def _is_of(self, first: int, offset: int) -> bool:
         found = self._corrupt(offset)

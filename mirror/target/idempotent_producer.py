@@ -74,7 +74,7 @@ class IdempotentProducer:
         self._deadline = 0.0  # monotonic
         disturbances = Disturbances()
         callbacks = {
-            "error_cb": disturbances.append,
+            "error_cb": disturbances.note,
             "throttle_cb": throttle,
             "on_delivery": self._deliveries.note,
         }

@@ -46,17 +46,25 @@ NOT_ACKNOWLEDGED = "the target does not acknowledge records"
 FENCE_TIMEOUT = 10.0  # seconds, including the time to connect; short, because a drain waits for a take-over that runs
 
 
-class Disturbances(list[object]):
-    """Collects what disturbs a producer: closed connections, requests without an answer, and errors of the client.
+class Disturbances:
+    """Notes whether a producer was disturbed: a closed connection, a request without an answer, an error of the client.
 
-    It serves as the client's logger and as its error callback, because librdkafka only logs the first two. It is a list
-    that does not refer to the producer, so that no reference cycle keeps the librdkafka handle alive.
+    It serves as the client's logger and as its error callback, because librdkafka only logs the first two. It does not
+    refer to the producer, so that no reference cycle keeps the librdkafka handle alive. It keeps none of the errors: a
+    producer without transactions lives on with them, for months perhaps.
     """
+
+    def __init__(self) -> None:
+        self.any = False
+
+    def note(self, _: object) -> None:
+        """Take note of an error. librdkafka calls this, too."""
+        self.any = True
 
     def log(self, level: int, text: str, *args: object) -> None:
         """The method of logging.Logger that librdkafka calls, with facility, client and line in `args`."""
         if is_connection_fault(args):
-            self.append(args[-1])
+            self.note(args[-1])
         if level >= logging.WARNING:
             LIBRDKAFKA.debug(text, *args)
 
@@ -79,7 +87,7 @@ class TransactionalProducer:
         self._group_metadata = group_metadata
         self._disturbances = Disturbances()
         self._changes = FileChanges(flow.target)
-        callbacks = {"error_cb": self._disturbances.append, "throttle_cb": throttle}
+        callbacks = {"error_cb": self._disturbances.note, "throttle_cb": throttle}
         properties = transactional_properties(flow, transactional_id)
         self._producer = target_producer(flow.target, {**properties, **callbacks}, self._disturbances)
         # The hot path calls these directly, without a wrapper for each record.
@@ -95,7 +103,7 @@ class TransactionalProducer:
         certificate has changed is replaced before its connections need the new one.
         """
         self._serve(self._poll)
-        return bool(self._disturbances) or self._changes.any()
+        return self._disturbances.any or self._changes.any()
 
     def fence(self) -> None:
         """Fence the last instance (InitProducerId). The target first ends the transaction of that instance.
@@ -208,7 +216,7 @@ class TransactionalProducer:
         try:
             wait(timeout)
         except KafkaException as error:
-            self._disturbances.append(error.args[0])
+            self._disturbances.note(error.args[0])
 
 
 def calling_back(call: Callable[[float], Any], timeout: float) -> Any:

@@ -90,6 +90,7 @@ class CopyAction:
         If the target refuses the batch, the session is discarded, and a later call tries half of it. Raises
         PartitionError, also if the refused record is alone and may not be passed over.
         """
+        self._commit_delivered(session)
         max_records = min(self._batch_size.limit, self._poison.limit)
         max_bytes = self._services.flow.batch_max_bytes
         buckets = self._services.limits.of(self._facts.partition.topic)
@@ -116,6 +117,16 @@ class CopyAction:
             self._committed(trying, written, session)
         else:
             self._refused(trying, refused, session)
+
+    def _commit_delivered(self, session: TransactionSession) -> None:
+        """Without transactions, commit the position of records that are on the target already. Raises PartitionError.
+
+        No record may follow before that. If the target took records but no position, a crash would double them all.
+        """
+        facts, delivered = self._facts, self._facts.known.uncommitted
+        if delivered is not None:
+            facts.commit_position_only(delivered, session)
+            facts.step_lock.progressed()
 
     def _throttled(self, buckets: tuple[Bucket, ...], max_bytes: int) -> int:
         """How many of `max_bytes` bytes may be copied now."""

@@ -93,7 +93,12 @@ class KnownPositions:
     def resume_from(self) -> Position:
         """The position from which the consumer has to go on."""
         at = self.position if self.offset >= 0 else Position(self.start.offset, "", self.start.epoch)
-        return self.delivered if self.delivered and self.delivered.offset > at.offset else at
+        return self.uncommitted or at
+
+    @property
+    def uncommitted(self) -> Position | None:
+        """`delivered` if it is after the position, so that a crash would double records; else None."""
+        return self.delivered if self.delivered and self.delivered.offset > self.offset else None
 
     def next(self, offset: int, epoch: int = -1, epoch_before_markers: int = -1) -> Position:
         """The position `offset`, with the ids of the plan's topics."""

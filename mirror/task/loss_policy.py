@@ -9,6 +9,7 @@ from mirror.control.decisions import decided
 from mirror.control.partition_state import State
 from mirror.errors import PartitionError, SourceDataLost
 from mirror.source import corruption, loss_detection
+from mirror.source.corruption import Damage
 from mirror.source.fetch_events import ReadingLost
 from mirror.source.loss_detection import Loss
 from mirror.target.record_transactions import TransactionSession
@@ -24,6 +25,8 @@ class LossPolicy:
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         self._facts = facts
         self._services = services
+        self._damage: Damage | None = None  # the damaged batch that was found last
+        self._damage_after = (-1, -1)  # `progress` of the position when it was found
 
     def handle(self, session: TransactionSession, undisturbed: Sessions) -> None:
         """Find out what is lost, and go on after it if the flow's policy allows that. Raises SourceDataLost if not.
@@ -37,20 +40,22 @@ class LossPolicy:
         lost, facts.reading_lost = facts.reading_lost, None
         assert lost is not None
         try:
-            self._judge(lost, max(facts.known.offset, read_to or 0), session, undisturbed)
+            if facts.known.uncommitted is not None:  # what is on the target already is no loss
+                facts.commit_position_only(facts.known.uncommitted, session)
+            self._judge(lost, read_to, session, undisturbed)
         except Exception:
             facts.reading_lost = facts.reading_lost or lost
             raise
-        facts.known.delivered = None  # it may be an offset that the source no longer has
 
-    def _judge(self, lost: ReadingLost, at: int, session: TransactionSession, undisturbed: Sessions) -> None:
-        """Find out what is lost. `at` is the offset at which the consumer could not go on, if it could not read."""
-        facts, source, flow = self._facts, self._services.source, self._services.flow
+    def _judge(
+        self, lost: ReadingLost, read_to: int | None, session: TransactionSession, undisturbed: Sessions
+    ) -> None:
+        """Find out what is lost. `read_to` is the offset at which the consumer could not go on; None: not known."""
+        facts, source = self._facts, self._services.source
         loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.known.position, lost.reason)
         facts.step_lock.progressed()
         if not loss and lost.damaged:
-            progressed = facts.step_lock.progressed
-            loss = corruption.find_damage(flow, source, facts.partition, at, lost.reason, progressed)
+            loss = self._find_damage(lost, read_to)
             if loss:
                 session = self._promise(session, undisturbed)
         if not loss:
@@ -60,6 +65,23 @@ class LossPolicy:
             raise PartitionError(f"offset {facts.known.offset}, where copying was to start, is not on the source")
         else:
             self._pass_over(loss, session)
+
+    def _find_damage(self, lost: ReadingLost, read_to: int | None) -> Loss | None:
+        """What is lost with the damaged batch at the offset `read_to`; None if what is there can be read now.
+
+        While the position stays the same, the batch that was found last only gets one look, with a single consumer. The
+        tries may go on for days, and a consumer may never end after such a batch.
+        """
+        facts, services, progress = self._facts, self._services, self._facts.known.position.progress
+        known = self._damage if self._damage_after == progress else None
+        if read_to is None:  # so it is after a take-over. Records that are left out may lie before the batch
+            read_to = known.at if known else 0
+        at, progressed = max(facts.known.offset, read_to), facts.step_lock.progressed
+        found = corruption.find_damage(
+            services.flow, services.source, facts.partition, at, lost.reason, progressed, known
+        )
+        self._damage, self._damage_after = found, progress
+        return found.loss if found else None
 
     def _promise(self, session: TransactionSession, undisturbed: Sessions) -> TransactionSession:
         """Commit the position if none was ever committed. Returns a session for the next transaction.

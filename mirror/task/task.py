@@ -23,12 +23,14 @@ from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
+from mirror.task.interpreter_watch import interpreter_watch
 from mirror.task.plan_follower import PlanFollower
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.rate_limits import RateLimits
 from mirror.task.slice_plan import SlicePlan
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import TransactionThreads
+from mirror.task.transforming import import_early
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class SliceTask:
             services, self._plan, self._control, self._writer, self._claimant, self._fetcher, self._threads, self._paths
         )
 
+    @interpreter_watch()
     def run(self) -> list[Receipt]:
         """Copy until the plan says to finish.
 
@@ -84,6 +87,7 @@ class SliceTask:
         # Buffered records form no reference cycles, so Python's garbage collector need not scan them again and again.
         gc.set_threshold(2 * BUFFER_RECORDS)
         try:
+            import_early(self._flow.transforms)  # until the slice is claimed, other tasks may copy its partitions
             self._control.read_to_end()
             if self._control.plan is None:  # there was one, or nobody would have started us
                 where = f"flow {self._flow.name}: {self._flow.control_topic}"

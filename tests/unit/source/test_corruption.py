@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from confluent_kafka import KafkaError
 
 from mirror.model import Partition
 from mirror.source import corruption
+from mirror.source.corruption import Damage
 from mirror.source.loss_detection import Loss
 from tests.unit.test_naming import flow
 
@@ -47,12 +49,12 @@ def never_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_consumer_that_can_not_be_closed_holds_nothing_up(never_closed: None) -> None:
-    found: list[Loss | None] = []
-    look = lambda: found.append(corruption._Reader(flow(), Partition("t", 0)).loss(FIRST, 50))  # noqa: E731
+    found: list[Damage | None] = []
+    look = lambda: found.append(corruption._Reader(flow(), Partition("t", 0)).damage(FIRST, 50))  # noqa: E731
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
     looking.join(10)
-    assert found == [Loss("corrupt", FIRST, END, BAD.str())]
+    assert found == [Damage(FIRST, FIRST, Loss("corrupt", FIRST, END, BAD.str()))]
 
 
 class Answers:
@@ -78,11 +80,14 @@ class Answers:
         """Nothing to do."""
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, position: int, bad: Any, end: int = 50) -> tuple[Loss | None, Answers, int]:
+def looked(
+    monkeypatch: pytest.MonkeyPatch, position: int, bad: Any, end: int = 50, known: Damage | None = None
+) -> tuple[Loss | None, Answers, int]:
     answers, progressed = Answers(bad), list[None]()
     monkeypatch.setattr(corruption, "batch_reader", lambda _: answers)
     reader = corruption._Reader(flow(), Partition("t", 0), lambda: progressed.append(None))
-    return reader.loss(position, end), answers, len(progressed)
+    found = reader.damage(position, end, known)
+    return found.loss if found else None, answers, len(progressed)
 
 
 def test_what_is_said_about_the_group_tells_nothing_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,3 +112,35 @@ def test_a_batch_that_is_mended_meanwhile_is_no_loss(monkeypatch: pytest.MonkeyP
 def test_a_broker_that_has_not_what_is_there_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     loss, _, _ = looked(monkeypatch, FIRST + 5, lambda at, _: FIRST <= at < END, end=FIRST + 5)
     assert loss is None
+
+
+LOSS = Loss("corrupt", FIRST + 5, END, BAD.str())
+
+
+def test_a_second_look_at_the_same_batch_needs_one_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer may never end after such a batch, and a partition may wait for days."""
+    found, answers, _ = looked(monkeypatch, FIRST + 5, lambda at, _: FIRST <= at < END)
+    assert found == LOSS and len(answers.tried) > 3
+    known = Damage(FIRST + 5, FIRST, LOSS)
+    again, answers, _ = looked(monkeypatch, FIRST + 5, lambda at, _: FIRST <= at < END, known=known)
+    assert (again, answers.tried) == (LOSS, [FIRST + 5])
+
+
+def test_a_second_look_finds_a_batch_that_was_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Damage(FIRST + 5, FIRST, LOSS)
+    again, answers, _ = looked(monkeypatch, FIRST + 5, lambda *_: False, known=known)
+    assert (again, answers.tried) == (None, [FIRST + 5])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Damage(FIRST + 4, FIRST, LOSS),
+        Damage(FIRST + 5, FIRST + 1, LOSS),
+        Damage(FIRST + 5, FIRST, replace(LOSS, why="another checksum")),
+    ],
+)
+def test_another_batch_is_searched_anew(monkeypatch: pytest.MonkeyPatch, other: Damage) -> None:
+    other = replace(other, loss=replace(other.loss, resume=49))
+    found, answers, _ = looked(monkeypatch, FIRST + 5, lambda at, _: FIRST <= at < END, known=other)
+    assert found == LOSS and len(answers.tried) > 3

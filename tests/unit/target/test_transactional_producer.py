@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from mirror.errors import OutcomeUnknown, TransactionAborted
-from mirror.target.transactional_producer import TransactionalProducer
+from mirror.target.transactional_producer import Disturbances, TransactionalProducer
 
 
 class NoTransaction:
@@ -40,3 +41,14 @@ def test_the_first_error_says_whether_a_person_has_to_act(code: int, blocked: bo
     assert type(error) is OutcomeUnknown and error.blocked is blocked and "the abort failed too" in str(error)
     error = judged(Aborting(), code)
     assert type(error) is TransactionAborted and error.blocked is blocked
+
+
+def test_what_disturbs_a_producer() -> None:
+    disturbances = Disturbances()
+    disturbances.log(logging.INFO, "%s %s: %s", "METADATA", "rdkafka#producer-1", "a topic has changed")
+    assert not disturbances.any
+    disturbances.log(logging.INFO, "%s %s: %s", "FAIL", "rdkafka#producer-1", "Disconnected")
+    assert disturbances.any
+    disturbances = Disturbances()
+    disturbances.note(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert disturbances.any

@@ -207,6 +207,23 @@ def enter(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_take_over, "is_visible", lambda flow, where, offset: offset in world.visible)
 
 
+class AtLeastOnce(Producer):
+    """The same in the shape of IdempotentProducer. The target takes each record at once, and `refuses` positions."""
+
+    refuses = True
+
+    def begin(self) -> None:
+        super().begin()
+        self.delivered = 0
+
+    def commit(self) -> None:
+        self.delivered = len(self._open)
+        if not AtLeastOnce.refuses:
+            return super().commit()
+        self._world.copied += [int(value) for topic, value, _ in self._open if topic == TOPIC.remote]
+        raise PartitionError("position of primary.t-0: Broker: Topic authorization failed", blocked=True)
+
+
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(flow())
@@ -380,6 +397,46 @@ def test_a_loss_blocks_until_somebody_decides(world: World) -> None:
     world.run(60)
     assert state(copier) is State.RUNNING and copier.snapshot.incident is None
     assert sought(copier, world) == 2
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A target without transactions that takes records of partition 0, which has a position, but commits none."""
+    world = World(flow(exactly_once=False, batch_max_records=10))
+    monkeypatch.setattr(partition_take_over, "IdempotentProducer", lambda *_: AtLeastOnce(world))
+    monkeypatch.setattr(AtLeastOnce, "refuses", True)
+    world.position = Position(0, "id", remote_id="remote-id")
+    return world
+
+
+def test_without_transactions_nothing_is_written_before_the_last_position_is_committed(
+    refusing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise all that is written while positions are refused would be doubled by a crash."""
+    copier = refusing.copier(StartPoint(0, refusing.position))
+    arrive(copier, 0, 30)
+    refusing.run(300)
+    assert refusing.copied == [*range(10)] and state(copier) is State.BLOCKED
+    assert copier.snapshot.counters.retries > 5 and "authorization failed" in copier.snapshot.reason
+    monkeypatch.setattr(AtLeastOnce, "refuses", False)
+    refusing.run(60)
+    assert refusing.copied == [*range(30)] and state(copier) is State.RUNNING
+    assert refusing.position is not None and refusing.position.offset == 30
+
+
+def test_what_is_on_the_target_is_no_loss_although_its_position_is_not_committed(
+    refusing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copier = refusing.copier(StartPoint(0, refusing.position))
+    arrive(copier, 0, 10)
+    refusing.run(5)
+    assert refusing.copied == [*range(10)] and refusing.position == Position(0, "id", remote_id="remote-id")
+    refusing.first = 12  # retention has overtaken the position
+    copier.buffer.seal()
+    copier.post(ReadingLost("out of range"))
+    monkeypatch.setattr(AtLeastOnce, "refuses", False)
+    refusing.run(60)
+    assert "offsets 10 to 11 were deleted" in copier.snapshot.reason and refusing.position.offset == 10
 
 
 def test_a_source_that_refuses_is_asked_again(world: World) -> None:

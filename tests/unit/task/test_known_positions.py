@@ -67,10 +67,10 @@ def test_a_commit_ends_what_was_open() -> None:
     clock = SetClock()
     it = known(StartPoint(7), clock, early=False)
     it.delivered = it.next(9)
-    assert it.resume_from.offset == 9
+    assert it.resume_from.offset == 9 and it.uncommitted == it.delivered
     it.committed(it.next(10, 4), INTERVAL)
     assert it.position == it.newest == Position(10, "id", 4, -1, "remote-id")
-    assert vars(it)["delivered"] is None
+    assert vars(it)["delivered"] is None and it.uncommitted is None
     assert (it.must_commit_start, it.may_be_committed, it.last_commit, it.to_report.topic_id) == (
         False,
         True,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from confluent_kafka import Message
@@ -13,8 +18,11 @@ from mirror.errors import TransformUnusable
 from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.kafka.record_headers import UNREADABLE, weights
 from mirror.model import Partition
-from mirror.task.transforming import HANGS_AFTER, TIME_MAX, Transformed, Transforming
+from mirror.task.transforming import EARLY_MAX, HANGS_AFTER, TIME_MAX, Transformed, Transforming, import_early
+from mirror.timing import SILENCE
+from mirror.user_code import described
 
+HERE = Path(__file__).name
 SHOP = "tests.transforms.shop_transforms"
 
 
@@ -109,7 +117,7 @@ def test_one_that_hangs_names_its_record(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("mirror.task.transforming.load", lambda path: transform.Transform(path, hangs))
     transforming = Transforming("shop.hangs", Partition("t", 0), Ticking())
     transforming.apply(batch(b"a", first=12), 1, progressed)
-    (before,), (early, late), (after,) = said
+    (before,), _, (early, late), (after,) = said  # the second one is about the import
     assert before == early == "" and after == late, "the step is young again before the record is forgotten"
     assert "shop.hangs does not return for the record at offset 12" in late
     assert transforming.hangs(HANGS_AFTER) == "", "it has returned"
@@ -118,3 +126,97 @@ def test_one_that_hangs_names_its_record(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_one_that_can_not_be_imported() -> None:
     with pytest.raises(TransformUnusable):
         Transforming("no_such_module.f", Partition("t", 0), Ticking()).apply(batch(b"a"), 1, lambda: None)
+
+
+def test_an_import_that_hangs_is_told_and_ends_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def progressed() -> None:
+        said.append(transforming.hangs(HANGS_AFTER))
+
+    def loaded(path: str) -> transform.Transform:
+        said.extend([transforming.hangs(HANGS_AFTER - 1), transforming.hangs(HANGS_AFTER)])
+        raise TransformUnusable(path)
+
+    monkeypatch.setattr("mirror.task.transforming.load", loaded)
+    transforming = Transforming("shop.masked", Partition("t", 0), Ticking())
+    with pytest.raises(TransformUnusable):
+        transforming.apply(batch(b"a"), 1, progressed)
+    before, early, late, after = said
+    assert before == early == "" and after == late == "to import the transform shop.masked has taken more than 30 s"
+    assert transforming.hangs(HANGS_AFTER) == "", "it has returned"
+
+
+def test_transforms_are_imported_early_whatever_is_wrong_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def loaded(path: str) -> None:
+        tried.append(path)
+        raise TransformUnusable(path)
+
+    monkeypatch.setattr("mirror.task.transforming.load", loaded)
+    import_early(("a.f", "b.g"))
+    assert tried == ["a.f", "b.g"]
+
+
+def test_nobody_waits_long_for_an_early_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on nevertheless. A task that says nothing for longer is taken for a hung one."""
+    goes_on, tried = threading.Event(), threading.Event()
+
+    def loaded(_: str) -> None:
+        goes_on.wait(10)
+        tried.set()
+
+    monkeypatch.setattr("mirror.task.transforming.load", loaded)
+    import_early(("a.f",), 0.01)
+    assert not tried.is_set()
+    goes_on.set()
+    assert tried.wait(10)
+    assert EARLY_MAX < SILENCE
+
+
+class Strange(SyntaxError):
+    """Its file has no name, but contents."""
+
+    def __init__(self) -> None:
+        super().__init__("hunter2", (b"hunter2", 1, 1, "hunter2"))  # type: ignore[arg-type]
+
+
+def parses(record: transform.Record) -> None:
+    ET.fromstring(record.value or b"")
+
+
+def evaluates(record: transform.Record) -> None:
+    ast.literal_eval((record.value or b"").decode())
+
+
+def compiles(record: transform.Record) -> None:
+    compile(record.value or b"", "hunter2", "exec")
+
+
+def is_strange(_: transform.Record) -> None:
+    raise Strange
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [(parses, "ParseError"), (evaluates, "SyntaxError"), (compiles, "SyntaxError"), (is_strange, "Strange")],
+)
+def test_a_syntax_error_in_a_record_is_one_of_the_transform(
+    function: Callable[[transform.Record], None], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the line of the transform, not what the error says of itself, which may be a part of the record."""
+    monkeypatch.setattr("mirror.task.transforming.load", lambda path: transform.Transform(path, function))
+    done = Transforming("shop.f", Partition("t", 0), Ticking()).apply(batch(b"<hunter2"), 1, lambda: None)
+    line = function.__code__.co_firstlineno + 1
+    assert f"the transform shop.f raised {error} at {HERE}:{line} " in done.failure and "hunter2" not in done.failure
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "where"),
+    [("/shop/masks.py", 3, "masks.py:3"), (b"hunter2", 3, "the call"), ("hunter2", None, "the call")],
+)
+def test_the_place_in_a_module_that_can_not_be_compiled(file: Any, line: Any, where: str) -> None:
+    error = SyntaxError("hunter2")
+    error.filename, error.lineno = file, line
+    assert described(error) == f"SyntaxError at {where} (its text may hold a secret, so it is not shown)"
