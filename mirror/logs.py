@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -43,12 +44,17 @@ def set_level(level: str) -> None:
 
 
 def say_last(error: str) -> None:
-    """Write to stderr why the command ends: as a log line if log lines are JSON, otherwise as plain text."""
+    """Write to stderr why the command ends: as a log line if log lines are JSON, otherwise as plain text.
+
+    Does nothing if stderr is closed or full: the exit code has to say it then.
+    """
     handlers = logging.getLogger().handlers
     if any(isinstance(handler.formatter, JsonFormatter) for handler in handlers):
         logging.getLogger("mirror").error(error)
-    else:
-        sys.stderr.write(f"{error}\n")
+    elif sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(f"{error}\n")
+            sys.stderr.flush()
 
 
 class Repetitions(logging.Filter):

@@ -9,7 +9,8 @@ from pathlib import Path
 # The limit of a Kubernetes ConfigMap.
 SIZE_MAX = 2**20  # bytes of a file
 
-_Stat = tuple[int, int, int, int]  # device, inode, time of the last change, size
+# Device, inode, size, the time of the last change of the content, and that of permissions or content.
+_Stat = tuple[int, int, int, int, int]
 
 
 def secret_of(path: Path) -> str:
@@ -56,7 +57,8 @@ class FilesWatch:
     def has_changed(self) -> bool:
         """True once after the content of a file has changed, as soon as two calls in a row find the file the same.
 
-        So a file that is being written is left alone. A symbolic link is followed, as in a volume of Kubernetes.
+        So a file that is being written is left alone. A symbolic link is followed, as in a volume of Kubernetes. A file
+        that could not be read, and can be read now, has changed, too.
         """
         now = [_stat(path) for path in self._paths]
         before, self._last = self._last, now
@@ -72,7 +74,7 @@ def _stat(path: Path) -> _Stat | None:
         found = path.stat()
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _digest(path: Path) -> bytes | None:

@@ -50,7 +50,9 @@ def config(paths: tuple[Path, ...], as_json: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the YAML to this file.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the YAML to this file; - is stdout."
+)
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if something that matters is not carried.")
 @AS_JSON
@@ -68,6 +70,7 @@ def convert(file: Path, output: Path | None, force: bool, strict: bool, as_json:
     from mirror.commands.convert import command as verb  # noqa: PLC0415
 
     found = verb.convert(file)
+    output = None if output == Path("-") else output
     if output is not None:
         verb.save(found, output, force)
     if as_json:

@@ -177,6 +177,8 @@ def verify(
 
     settings = load_quietly(paths)
     if master:
+        if not security.is_master(master):
+            raise ConfigError([f"--master {master}: must be a Spark master, e.g. local[*] or spark://host:7077"])
         settings = replace(settings, spark=replace(settings.spark, master=master))
         if wrong := list(security.problems(master, settings.spark.conf)):
             raise ConfigError([f"--master {master}: spark.conf.{key}: {text}" for key, text in wrong])

@@ -31,13 +31,12 @@ _NO_STANDBY = (
 @click.option("--standby", is_flag=True, help="Wait, and take over when a flow has had no living service for a while.")
 @click.option(
     "--standby-after",
-    default=TAKE_OVER_AFTER,
-    show_default=True,
+    show_default=f"{TAKE_OVER_AFTER:g}",
     type=Seconds(TAKE_OVER_LEAST, 86_400),
     metavar="SECONDS",
     help="How long --standby waits without a sign of life.",
 )
-def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
+def run(paths: tuple[Path, ...], standby: bool, standby_after: float | None) -> None:
     """Run the service until SIGTERM or Ctrl-C. It reads its configuration again on SIGHUP, and when a file changes.
 
     \b
@@ -45,6 +44,8 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
     Example: mirror run -c mirror.yaml
     Example: mirror run -c mirror.yaml --standby --standby-after 60
     """
+    if standby_after is not None and not standby:
+        raise click.UsageError("--standby-after needs --standby")
     if standby and is_submitted(os.environ):
         raise ConfigError([_NO_STANDBY])
     hangups = Hangups()
@@ -54,7 +55,7 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
     logs.configure(configuration.settings.log)
     from mirror.service import service  # noqa: PLC0415  # pyspark is slow to import
 
-    service.run(configuration, hangups, standby_after if standby else None)
+    service.run(configuration, hangups, (standby_after or TAKE_OVER_AFTER) if standby else None)
 
 
 @click.command()

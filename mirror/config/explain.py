@@ -28,9 +28,9 @@ class Explainer:
             return Problem(location, error["msg"])  # of the whole file
         if location[-1] == "[key]":
             location = location[:-1]
-        # A value is shown only where no secret is expected.
+        # A value is shown only where no secret is expected, neither in it nor in a key of the mapping that it replaces.
         may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location or location == ENDPOINT
-        may_be_secret = may_be_secret or location[-1] == "password"
+        may_be_secret = may_be_secret or location[-1] in ("username", "password") or expected.is_section(location)
         shown = not may_be_secret and not self._is_reference(location)
         return Problem(location, self._text(error, location, shown))
 

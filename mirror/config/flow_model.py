@@ -84,8 +84,9 @@ class HeartbeatsModel(Section):
     """MirrorMaker's heartbeats. Its Java client learns from them which cluster is copied to which."""
 
     enabled: Annotated[bool, allowed("true or false")] = False
-    """Whether heartbeats are written to the topic `heartbeats` on the source, which needs Create and Write there. The
-    topic is copied to `<source>.heartbeats` like any other, whatever `topics`, `exclude` and the policy say."""
+    """Whether heartbeats are written to the topic `heartbeats` on the source. The topic is copied to
+    `<source>.heartbeats` like any other, whatever `topics`, `exclude` and the policy say. So on the source this needs
+    Create, Write, Read and Describe."""
     interval: Annotated[Duration, duration_range("100ms", "1h")] = 1.0
     """How often a heartbeat is written."""
 
@@ -265,7 +266,7 @@ class FlowDefaultsModel(Section):
     to match the whole key."""
     use_defaults_from: Annotated[Literal["target", "source"], allowed("target or source")] = "target"
     """Whose default holds for a key that the source topic does not set. With `source`, the remote topic gets the value
-    that holds on the source. It counts with `sync_topic_configs: true`."""
+    that holds on the source, from its creation on."""
     sync_acls: Annotated[bool, allowed("true or false")] = False
     """Whether remote topics get the ACLs of their source topics, but no access for writing. Nothing is ever taken away.
     It needs Describe on the source's cluster, and Describe and Alter on the target's."""

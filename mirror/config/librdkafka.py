@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from mirror.config.located_yaml import SECRET, Location, Problem
+from mirror.config.references import reason
 from mirror.config.value_types import SERVER
 from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER
 from mirror.kafka.librdkafka_log import NOT_CREATED, UNKNOWN_PROPERTY, why_not_created
@@ -23,6 +27,10 @@ _SILENT.addHandler(logging.NullHandler())
 
 _DOCUMENTATION = "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")  # without both no client connects to anything
+
+_MECHANISMS = ("sasl.mechanisms", "sasl.mechanism")
+_METHOD = "sasl.oauthbearer.method"
+_TLS_FILES = ("ca", "certificate", "key", "keystore", "crl")  # of the properties ssl.*.location
 
 # Names of Java's clients, and what to write instead.
 _JAVA = {
@@ -125,7 +133,8 @@ def client_problems(
     everything = [(role, each) for role, properties in clients for each in properties.values()]
     found = [_single(role, each) for role, each in everything if each.location not in done]
     if not any(found) and not any(location[: len(at)] == at for location in broken):
-        found = [_together(at, role, properties) for role, properties in clients]
+        found = [problem for _, properties in clients for problem in _unreachable(at, cluster, properties)]
+        found = found or [_together(at, role, properties) for role, properties in clients]
     found.append(_token_provider(at, cluster))
     return list(dict.fromkeys(filter(None, found)))
 
@@ -134,14 +143,45 @@ def _token_provider(at: Location, cluster: Mapping[str, Any]) -> Problem | None:
     """What does not go together with a token provider."""
     if cluster.get(TOKEN_PROVIDER) is None:
         return None
-    mechanism = cluster.get("sasl.mechanisms") or cluster.get("sasl.mechanism")
+    mechanism = next(filter(None, map(cluster.get, _MECHANISMS)), None)
     if mechanism != "OAUTHBEARER" or not str(cluster.get("security.protocol", "")).lower().startswith("sasl_"):
         said = "needs sasl.mechanisms: OAUTHBEARER, and security.protocol: SASL_SSL"
-    elif cluster.get("sasl.oauthbearer.method", "default") != "default":
+    elif cluster.get(_METHOD, "default") != "default":
         said = "tokens come from here, or from sasl.oauthbearer.method: oidc, and not from both; remove one of them"
     else:
         return None
     return Problem((*at, TOKEN_PROVIDER), said)
+
+
+def _unreachable(at: Location, cluster: Mapping[str, Any], properties: Mapping[str, _Property]) -> Iterator[Problem]:
+    """What librdkafka does not say when a client is made, or not clearly. Such a client would never reach a broker."""
+    values = {name: own.value for name, own in properties.items()}
+    protocol = values.get("security.protocol", "plaintext").lower()
+    known = (SERVER.fullmatch(each.strip()) for each in values.get(_BROKERS[0], "").split(","))
+    if any(match and match["protocol"] and match["protocol"].lower() != protocol for match in known):
+        said = "what stands before :// is not the cluster's security.protocol; leave it out"
+        yield Problem((*at, _BROKERS[0]), said)
+    if protocol.startswith("sasl_"):
+        named = next((name for name in _MECHANISMS if name in values), None)
+        own_tokens = cluster.get(TOKEN_PROVIDER) is not None or values.get(_METHOD) == "oidc"
+        unsigned = values.get("enable.sasl.oauthbearer.unsecure.jwt", "").lower() in ("true", "t", "1")
+        if named and values[named] == "OAUTHBEARER" and not own_tokens and not unsigned:
+            said = "OAUTHBEARER needs tokens: set token_provider, or sasl.oauthbearer.method: oidc"
+            yield Problem(properties[named].location, said)
+    for name in (f"ssl.{each}.location" for each in _TLS_FILES if protocol.endswith("ssl")):
+        if name in values and (why := _unreadable(values[name])):
+            yield Problem(properties[name].location, f"can't be read: {why}")
+
+
+def _unreadable(path: str) -> str | None:
+    """Why a file can't be read. `probe` is no file: librdkafka looks for the system's certificates then."""
+    if path in ("", "probe"):
+        return None
+    try:
+        Path(path).stat()
+    except (OSError, ValueError) as error:
+        return reason(error)
+    return None if os.access(path, os.R_OK) else os.strerror(errno.EACCES)
 
 
 def _properties(
@@ -186,15 +226,20 @@ def _together(at: Location, role: _Role, properties: Mapping[str, _Property]) ->
     if said is None:
         return None
     text = why_not_created(said)
+    protocol = properties.get("security.protocol")
+    if protocol and protocol.value.lower().startswith("sasl_") and not properties.keys() & set(_MECHANISMS):
+        said = "needs a mechanism; set sasl.mechanisms, e.g. PLAIN, SCRAM-SHA-512 or OAUTHBEARER"
+        return Problem(protocol.location, said)
     named = max((name for name in properties if name in text), key=len, default=None)
-    secrets = [own.value for own in properties.values() if own.hidden]
+    # The value of the method is one of librdkafka's own words here, such as `oidc`: others are refused one by one.
+    secrets = [own.value for own in properties.values() if own.hidden and own.name != _METHOD]
     return Problem(properties[named].location if named else at, f"librdkafka: {_redacted(text, secrets)}")
 
 
 def _refusal(role: _Role, properties: Mapping[str, str]) -> str | None:
     """librdkafka's reason not to make the client; None if it makes it."""
     config = {**role.defaults, **properties, **role.fixed}
-    if any("OAUTHBEARER" in config.get(name, "") for name in ("sasl.mechanism", "sasl.mechanisms")):
+    if any("OAUTHBEARER" in config.get(name, "") for name in _MECHANISMS):
         # With it a client would fetch a token at once. The OAUTHBEARER properties are checked without it, too.
         config.pop("security.protocol", None)
     for name in _BROKERS:

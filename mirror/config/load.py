@@ -12,19 +12,22 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mirror import service_settings, settings
-from mirror.config import explain, flow_model, model
+from mirror.config import expected, explain, flow_model, model
 from mirror.config import files as config_files
 from mirror.config.conflicts import flow_problems
 from mirror.config.files import DEFAULTS, Files, Placed
+from mirror.config.hiding import without_references
 from mirror.config.librdkafka import client_problems, servers
 from mirror.config.located_yaml import Location, Problem
 from mirror.config.suspicions import suspicions
+from mirror.config.value_types import ALLOWED
 from mirror.errors import ConfigError, FlowError
 from mirror.spark import security
 from mirror.spark.submission import is_submitted
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
+_SPARK_MASTER: Location = ("spark", "master")
 _SPARK_CONF: Location = ("spark", "conf")
 HTTP_USERNAME: Location = ("http", "username")
 HTTP_PASSWORD: Location = ("http", "password")
@@ -76,11 +79,18 @@ def _check(files: Files, environ: Mapping[str, str]) -> tuple[list[Placed], mode
         found += (_placed(problem, files) for problem in wrong)
     found += _across(files, context)
     if root is not None:
-        # The master of a spark-submit counts then. Spark itself does not start if it needs a secret and has none.
-        master = "local" if is_submitted(environ) else root.spark.master
-        spark = security.problems(master, root.spark.conf, spark_references(files))
-        found += (_placed(Problem((*_SPARK_CONF, key), text), files) for key, text in spark)
+        found += (_placed(problem, files) for problem in _spark_problems(root.spark, files, environ))
     return found, root
+
+
+def _spark_problems(spark: model.SparkModel, files: Files, environ: Mapping[str, str]) -> Iterator[Problem]:
+    # The master of a spark-submit counts then. Spark itself does not start if it needs a secret and has none.
+    master = "local" if is_submitted(environ) else spark.master
+    if not security.is_master(master):
+        yield Problem(_SPARK_MASTER, f"must be {expected.node(_SPARK_MASTER)[ALLOWED]}")
+        master = "local"  # a secret that only this master would need is no second problem
+    for key, text in security.problems(master, spark.conf, spark_references(files)):
+        yield Problem((*_SPARK_CONF, key), text)
 
 
 def _explained(errors: Sequence[ErrorDetails], files: Files, broken: Set[object]) -> Iterator[Placed]:
@@ -158,7 +168,7 @@ def _across(files: Files, context: dict[str, Any]) -> Iterator[Placed]:
     for problem in flow_problems(ends, whole, known, files.flow):
         problems.setdefault(problem.location, problem)
     for problem in problems.values():
-        found = _placed(problem, files)
+        found = _placed(problem._replace(text=without_references(problem.text, files)), files)
         if _spot(found) not in reported:
             reported.add(_spot(found))
             shared = files.is_default(problem.location)

@@ -27,6 +27,8 @@ ENDPOINT: Location = ("metrics", "otlp", "endpoint")  # a URL whose path may be 
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 _NO_TEXT = "holds a NUL, or what is not Unicode text, such as \\ud800; write each character as itself"
 
+_QUOTED = re.compile(r""" ?(?P<mark>['"])(?P<text>(?:\\.|(?!(?P=mark)).)+)(?P=mark)""")
+
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
 
@@ -104,11 +106,19 @@ def _syntax(error: yaml.YAMLError, text: str) -> Problem:
         line = text.count("\n", 0, error.position) + 1
         return Problem((), "bad YAML: a control character, which YAML allows only escaped in double quotes", line)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line, at = (mark.line + 1, mark.index) if mark else (1, 0)
+    if text[at : at + 1] == "\t":
+        return Problem((), "bad YAML: a tab; YAML indents by spaces only", line)
     said = ", ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
-    # PyYAML quotes from the file, and that may be a secret. Names such as <token> and single marks may stay.
-    said = re.sub(r""" ?(['"])(?!(?:<[a-z ]+>|[?:,\]}-])\1)(?:(?!\1).)+\1""", "", said)
     hint = "a value that begins with one of * & ! % @ ` or holds ': ' or ' #' must be in quotes"
-    return Problem((), f"bad YAML: {said}; {hint}", mark.line + 1 if mark else 1)
+    if text[max(at - 1, 0) : at + 1] == "${":
+        hint = "${...} within { } or [ ] must be in quotes"
+    return Problem((), f"bad YAML: {_QUOTED.sub(_harmless, said)}; {hint}", line)
+
+
+def _harmless(quoted: re.Match[str]) -> str:
+    """What PyYAML quotes is from the file, and may be a secret. Names such as <token> and single marks may stay."""
+    return quoted[0] if re.fullmatch(r"<[a-z ]+>|[?:,\[\]{}-]", quoted["text"]) else ""
 
 
 class _Builder:
@@ -127,7 +137,7 @@ class _Builder:
         if node.tag not in _TAGS:
             self._problem(at, "unknown YAML tag; only plain text, lists and mappings are allowed", node)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, at)
+            return self._mapping(node, at, set())
         if isinstance(node, yaml.SequenceNode):
             return [self._child(item, item, (*at, index)) for index, item in enumerate(node.value)]
         return self._scalar(node, at)
@@ -141,33 +151,44 @@ class _Builder:
         self._document.lines[at] = marked.start_mark.line + 1
         return self.build(node, at)
 
-    def _mapping(self, node: yaml.MappingNode, at: Location) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        own: dict[str, Any] = {}
-        for key, value in node.value:
-            if key.tag == _TAG + "merge":
-                self._merge(value, at, merged)
+    def _mapping(self, node: yaml.MappingNode, at: Location, taken: set[str]) -> dict[str, Any]:
+        """A mapping with all that is merged into it. Adds its keys to `taken`, and leaves out those that are there.
+
+        What another value replaces must not be built: its file and its references would be kept for `at`.
+        """
+        found: dict[str, Any] = {}
+        lines: dict[str, int] = {}
         for key, value in node.value:
             here = (*at, key.value) if isinstance(key, yaml.ScalarNode) else at
             if here is at:
                 self._problem(at, "a key must be text, not a list or a mapping", key)
             elif _NOT_TEXT.search(key.value):
                 self._problem(here, f"the key {_NO_TEXT}", key)
-            elif key.value in own:
-                first = self._document.lines[here]
+            elif key.value in lines:
+                first = lines[key.value]
                 self._problem(here, f"duplicate key, first in line {first}; each is allowed once", key)
             elif key.tag != _TAG + "merge":
-                own[key.value] = self._child(key, value, here)
-        return {**merged, **own}
+                lines[key.value] = key.start_mark.line + 1
+                if key.value in taken:
+                    self._count(value)
+                else:
+                    taken.add(key.value)
+                    found[key.value] = self._child(key, value, here)
+        for key, value in reversed(node.value):  # the last of several << wins
+            if key.tag == _TAG + "merge":
+                found |= self._merged(value, at, taken)
+        return found
 
-    def _merge(self, node: yaml.Node, at: Location, into: dict[str, Any]) -> None:
+    def _merged(self, node: yaml.Node, at: Location, taken: set[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         # The first of several merged mappings wins.
-        for part in reversed(node.value if isinstance(node, yaml.SequenceNode) else [node]):
+        for part in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if isinstance(part, yaml.MappingNode):
                 self._count(part)
-                into.update(self._mapping(part, at))
+                found |= self._mapping(part, at, taken)
             else:
                 self._problem(at, "<< must be an alias of a mapping, or a list of them", part)
+        return found
 
     def _scalar(self, node: yaml.Node, at: Location) -> str | None:
         text = str(node.value)

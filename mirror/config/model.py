@@ -101,7 +101,7 @@ class HttpModel(Section):
 
 
 class OtlpModel(Section):
-    """Where metrics are pushed to, by OTLP over HTTP. It needs `pip install 'kafka-mirror-spark[otlp]'`."""
+    """Where metrics are pushed to, by OTLP over HTTP. It needs mirror's extra `otlp`."""
 
     endpoint: Annotated[Url | None, allowed("a URL, e.g. http://localhost:4318/v1/metrics")] = None
     """The URL to which metrics are pushed. Without it nothing is pushed."""

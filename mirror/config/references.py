@@ -104,8 +104,11 @@ class References:
         return value or ""
 
     def _file(self, name: str, complain: Callable[[str], None]) -> str:
+        path = self._folder / name
         try:
-            return secret_of(self._folder / name)
+            if path.exists() and not path.is_file():  # to open a pipe could take for ever
+                raise ValueError("not a regular file")
+            return secret_of(path)
         except (OSError, ValueError) as error:
             complain(f"file {name} can't be read: {reason(error)}")
             return ""

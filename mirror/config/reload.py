@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from mirror.config.explain import key_path
 from mirror.config.files import Files
+from mirror.config.hiding import without_references
 from mirror.config.load import checked, secret_files, settings_of, spark_references, warnings_of
 from mirror.config.located_yaml import Location
 from mirror.config.model import RootModel
@@ -29,6 +31,8 @@ class Configuration:
         self.settings: Settings = settings_of(
             self._root, self._references, self._secrets, warnings_of(self._root, files)
         )
+        # How often `replace` has found more changed than what clients read again from files of their own.
+        self.replaced = 0
 
     def has_changed(self) -> bool:
         """True once after the content of a file has changed: see FilesWatch.
@@ -46,12 +50,13 @@ class Configuration:
         blended = blend(self._root, written, self._followed(files))
         self._root = blended.root
         self.settings = settings_of(blended.root, self._references, self._secrets, warnings_of(written, files))
-        return Reloaded(self.settings, blended.applied, blended.waiting)
+        waiting = dict.fromkeys(
+            (*(without_references(each, files) for each in blended.waiting), *self._moved(secret_files(files)))
+        )
+        return Reloaded(self.settings, blended.applied, tuple(waiting))
 
     def replace(self, check: Callable[[Settings], object]) -> Reloaded:
         """Read the files again, and take all of them, as a start does. So nothing may run with the old settings.
-
-        The settings stay the same object if nothing differs but what is read again from files of its own.
 
         Raises ConfigError, and what `check` of the new settings raises. After that the old settings are in force.
         """
@@ -62,8 +67,17 @@ class Configuration:
         changed = differing(self._root, written, self._followed(files))
         others = references, secrets, _order(written)
         if changed or others != (self._references, self._secrets, _order(self._root)):
-            self._root, self._references, self._secrets, self.settings = written, references, secrets, settings
+            self.replaced += 1
+        self._root, self._references, self._secrets, self.settings = written, references, secrets, settings
         return Reloaded(self.settings, changed, ())
+
+    def _moved(self, secrets: Mapping[Location, str]) -> list[str]:
+        """The keys whose values come from another file than before, or no longer from one, or only now.
+
+        Their texts may be the same. But whoever needs them goes on to read the files that it had at its start.
+        """
+        both = dict.fromkeys((*self._secrets, *secrets))
+        return [key_path(key) for key in both if self._secrets.get(key) != secrets.get(key)]
 
     def _followed(self, files: Files) -> frozenset[Location]:
         """The keys whose values come from the same file as before: whoever needs them has read that again already."""

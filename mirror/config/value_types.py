@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import warnings
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -34,11 +35,15 @@ _AMOUNT = r"\d{1,15}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # host, host:port or [IPv6]:port, with or without a listener's name, as librdkafka takes them.
-SERVER = re.compile(r"(?:\w+://)?(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
+SERVER = re.compile(r"(?:(?P<protocol>\w+)://)?(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
+_PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+
+_TOKEN = re.compile(r"[a-zA-Z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110
 
 EXPLAINED = "explained"  # the type of errors whose own text is shown
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # the characters of a topic's name
+_ALIAS_MAX = 100
 
 ALLOWED = "allowed"  # the keyword of our JSON schema that completes "must be ..."
 
@@ -86,7 +91,16 @@ def start(value: Any) -> str | int:
 
 def _pattern(value: str) -> str:
     try:
-        re.compile(value)
+        with warnings.catch_warnings():
+            # Python warns of sets within sets, and of [a&&b]: they mean something else to it than to Java.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(value)
+    except FutureWarning:
+        said = (
+            'bad regular expression "{value}": sets within sets, such as [[:alpha:]] or [a-z&&[^o]], mean something '
+            "else here than in Java; write one set such as [a-zA-Z], and a \\ before each [, &, |, - and ~ in it"
+        )
+        raise explained(said, value=value) from None
     except (re.error, OverflowError, RecursionError) as error:
         hint = '; for any characters write ".*"' if value.startswith("*") else ""
         said = 'bad regular expression "{value}": {reason}{hint}'
@@ -104,7 +118,7 @@ def _template(value: str) -> str:
 
 def _endpoint(value: str) -> str:
     url = urlsplit(value)
-    if url.scheme not in ("http", "https") or not url.hostname:
+    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:  # a bad port raises ValueError, too
         raise ValueError(value)
     if url.username is not None or url.query or url.fragment:
         raise explained("a URL must hold no user, password, query or fragment; use headers")
@@ -115,6 +129,12 @@ def _header(value: str) -> str:
     """A part of an HTTP header. What a library would refuse is refused here, where it is not shown."""
     if value != value.strip() or not value.isprintable() or not value.isascii():
         raise explained("must be printable ASCII text without blanks around it")
+    return value
+
+
+def _header_name(value: str) -> str:
+    if not _TOKEN.fullmatch(value):
+        raise explained("a header's name must be made of letters, digits and !#$%&'*+-.^_`|~ only")
     return value
 
 
@@ -131,8 +151,9 @@ def _policy(value: str) -> str:
 
 
 def _alias(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise explained("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
+    if not NAME.fullmatch(value) or len(value) > _ALIAS_MAX:
+        said = f"a cluster's alias must have 1 to {_ALIAS_MAX} letters, digits, '.', '_' and '-'"
+        raise explained(said)
     return value
 
 
@@ -146,7 +167,8 @@ def _defined(value: str, info: ValidationInfo) -> str:
 def _servers(value: str) -> str:
     for server in value.split(","):
         match = SERVER.fullmatch(server.strip())
-        if not match or int(match["port"] or 1) not in range(1, 65536):
+        known = match and (match["protocol"] or "plaintext").lower() in _PROTOCOLS
+        if not match or not known or int(match["port"] or 1) not in range(1, 65536):
             raise ValueError(server)
     return value
 
@@ -229,7 +251,9 @@ _SINGLE = "a single value: text, a number, true or false"
 Property = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"], ALLOWED: _SINGLE})]
 Properties = Annotated[dict[str, Property], allowed("a mapping, e.g. {fetch.min.bytes: 1}, or {}")]
 Text = Annotated[str, allowed("text, not empty", min_length=1)]
-Alias = Annotated[Text, Field(max_length=100), AfterValidator(_alias)]
+# Without a pattern, for which pydantic would describe the clusters in another place of the schema.
+_ALIAS_SCHEMA = {"type": "string", "minLength": 1, "maxLength": _ALIAS_MAX}
+Alias = Annotated[str, AfterValidator(_alias), WithJsonSchema(_ALIAS_SCHEMA)]
 Reference = Annotated[Text, AfterValidator(_defined), allowed("the alias of a cluster under clusters")]
 Pattern = Annotated[
     Text,
@@ -246,7 +270,7 @@ CallablePath = Annotated[str, AfterValidator(_path)]
 UserName = Annotated[Text, AfterValidator(_user)]
 TopicTransform = Annotated[str, AfterValidator(_own_transform)]
 Url = Annotated[str, AfterValidator(_endpoint)]
-HeaderName = Annotated[str, AfterValidator(_header)]
+HeaderName = Annotated[str, AfterValidator(_header_name)]
 HeaderValue = Annotated[Text, AfterValidator(_header)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror.kafka.clients import SOURCE_CONSUMER
-from mirror.kafka.producers import fixed_producer
+from mirror.kafka.producers import ALIASES, fixed_producer
 from mirror.settings import Flow
 
 
@@ -16,8 +16,8 @@ def overridden(flow: Flow) -> list[str]:
         (flow.target, "producer", {**flow.target.properties, **flow.target.producer}, of_producer),
     ]
     return [
-        f"clusters.{cluster.alias}: {key} is ignored for the {role}: exactly-once needs {str(ours).lower()}"
+        f"clusters.{cluster.alias}: {key} is ignored for the {role}: exactly-once needs {str(fixed[name]).lower()}"
         for cluster, role, theirs, fixed in pairs
-        for key, ours in fixed.items()
-        if key in theirs and str(theirs[key]).lower() != str(ours).lower()
+        for key, value in theirs.items()
+        if (name := ALIASES.get(key, key)) in fixed and str(value).lower() != str(fixed[name]).lower()
     ]

@@ -24,6 +24,9 @@ TARGET_PRODUCER_DEFAULTS: Properties = {
 # configuration that it needs; a broker that creates topics itself (auto.create.topics.enable) uses its defaults.
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
 
+# librdkafka's other names of properties that are fixed.
+ALIASES = {"request.required.acks": "acks", "delivery.timeout.ms": "message.timeout.ms"}
+
 
 def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any]:
     """The target producer's properties for one `transactional.id`.
@@ -68,6 +71,8 @@ def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[s
         **fixed_producer(flow),
         "transactional.id": transactional_id,
     }
+    for other in ALIASES:  # of two names librdkafka takes the last one
+        properties.pop(other, None)
     # librdkafka refuses a transaction timeout that is shorter than the timeout of one request.
     if "socket.timeout.ms" in properties:
         longest = properties["transaction.timeout.ms"] - 100

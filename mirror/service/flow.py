@@ -33,6 +33,9 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
+# Seconds after which Spark ends the tasks of a flow that another service leads: one that hangs reads no plan. Those
+# that still copy end within moments, as in a drain.
+TASKS_END_WITHIN = 60.0
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
 
@@ -113,7 +116,7 @@ class FlowRunner(threading.Thread):
         if isinstance(self.failure, Superseded):
             self.status.planned(self.status.generation, [])  # the other service shows the partitions now
             self.status.lacking, self.status.throttles = "", {}
-            self._query.stop()  # our tasks end when they read the new plan
+            self._query.stop(TASKS_END_WITHIN)  # our tasks end when they read the new plan
 
     def drain(self) -> None:
         """End the tasks and the query, and set `drained`; then write MirrorMaker's positions, and set `finished`."""

@@ -117,9 +117,13 @@ class FlowQuery:
             reason = "Spark does not end a task that hangs: start the service again"
             raise MirrorError(f"flow {self._flow.name}: {reason}") from error
 
-    def stop(self) -> None:
-        """Wait until the tasks have ended by themselves, then end the query."""
-        self._epoch_ended.wait()
+    def stop(self, within: float | None = None) -> None:
+        """Wait until the tasks have ended by themselves, then end the query; without `within`, as long as that takes.
+
+        Spark ends tasks that have not ended `within` so many seconds. If it can't, they stay until the service ends.
+        """
+        if not self._epoch_ended.wait(within):
+            log.warning("tasks did not end by themselves, Spark ends them", extra={"flow": self._flow.name})
         if self._query is not None:
             with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
                 self._query.stop()

@@ -112,4 +112,7 @@ class Front:
 
     def _metrics(self) -> Metrics:
         labels, clusters = self._settings.metrics.labels, list(self.clusters.values())
-        return Metrics(self._flows, labels, self._configuration, clusters, self._settings.http.tls_certificate)
+        return Metrics(self._flows, labels, self._configuration, clusters, self._http_expiry)
+
+    def _http_expiry(self) -> float | None:
+        return None if self._web is None else self._web.certificate_expiry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import threading
 import time
 import uuid
@@ -18,6 +17,7 @@ from mirror.service.front import Front
 from mirror.service.life_signs import LifeSigns
 from mirror.service.reloading import Hangups, Reloader
 from mirror.service.standby import ReplaceableConfiguration, Standby
+from mirror.service.stop_signals import end_on_signals
 from mirror.service_settings import Settings
 from mirror.spark import shipping
 from mirror.spark.java import java
@@ -186,8 +186,9 @@ class Service:
         return self._together and self._is_told and not any(runner.failure for runner in self._runners)
 
     def _live(self) -> list[str]:
-        # A flow that has ended does not count: another service leads it, and the other flows must run on.
-        since = {r.name: time.monotonic() - r.beat for r in self._runners if r.is_alive()}
+        # A flow that has ended, or waits for its tasks' end, does not count: another service leads it, and the other
+        # flows must run on.
+        since = {r.name: time.monotonic() - r.beat for r in self._runners if _runs(r)}
         return [f"{name}: loop has not run for {duration(last)}" for name, last in since.items() if last > LIVE_WITHIN]
 
     def _ready(self) -> list[str]:
@@ -206,9 +207,14 @@ class Service:
         return problems
 
 
+def _runs(runner: FlowRunner) -> bool:
+    """True until the flow's loop ends, be it that it hangs."""
+    return runner.is_alive() and runner.failure is None
+
+
 def _lives(runner: FlowRunner) -> bool:
     """True while the flow's loop runs, whether it starts, leads the flow, tries again or waits for a person."""
-    return runner.is_alive() and time.monotonic() - runner.beat < LIVE_WITHIN
+    return _runs(runner) and time.monotonic() - runner.beat < LIVE_WITHIN
 
 
 def _waits(runner: FlowRunner) -> bool:
@@ -225,8 +231,7 @@ def run(configuration: ReplaceableConfiguration, hangups: Hangups, standby_after
     """
     java()
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    end_on_signals(stopping)
     service_id, stands_by = uuid.uuid4().hex, standby_after is not None
     if standby_after is None or Standby(configuration, hangups, service_id, standby_after, stopping).wait():
         Service(configuration, hangups, service_id, stopping, together=stands_by).run()

@@ -33,6 +33,10 @@ class ReplaceableConfiguration(Configuration, Protocol):
     def settings(self) -> Settings:
         """The settings in force."""
 
+    @property
+    def replaced(self) -> int:
+        """How often `replace` has taken settings with which a standby has to wait anew."""
+
     def replace(self, check: Callable[[Settings], object]) -> Reloaded:
         """Read the files again, and take all of them, as a start does. Raises ConfigError, and what `check` raises."""
 
@@ -116,6 +120,7 @@ class Standby:
     def _wait(self, settings: Settings) -> bool:
         """Wait with these settings. False if the configuration has changed, or `stopping` is set."""
         logs.configure(settings.log)
+        before = self._files.replaced
         flows = [(flow, FlowStatus(flow.source.alias, flow.target.alias, self._service_id)) for flow in settings.flows]
         statuses = [status for _, status in flows]
         front = Front(settings, statuses, self._status, lambda: [], self._problems, lambda: "ok: standby")
@@ -126,21 +131,24 @@ class Standby:
             for listener in self._listeners:
                 listener.start()
             try:
-                while not self._stopping.wait(LOOK_INTERVAL) and self._files.settings == settings:
+                while not self._stopping.wait(LOOK_INTERVAL) and self._files.replaced == before:
                     self._reloader.look()
-                    if any(each.is_over for each in self._listeners) and self._takes_over(settings):
+                    if any(each.is_over for each in self._listeners) and self._takes_over(before):
                         return True
             finally:
                 for listener in self._listeners:
                     listener.finish()
         return False
 
-    def _takes_over(self, settings: Settings) -> bool:
-        """Take over, if that is still right with the configuration as it is now. False to wait on."""
+    def _takes_over(self, before: int) -> bool:
+        """Take over, if that is still right with the configuration as it is now. False to wait on.
+
+        A password that has changed in a file of its own is no reason to wait anew. The new settings have it.
+        """
         if not self._reloader.look(now=True):
             self._stopping.wait(TRY_AGAIN)
             return False
-        return self._files.settings == settings and self._claim()
+        return self._files.replaced == before and self._claim()
 
     def _claim(self) -> bool:
         """Claim the flows without a living service. True if at least one was won, and none was lost.

@@ -12,6 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Set
 
 LOCAL = re.compile(r"local(?:\[\s*(?P<threads>\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
+_SERVER = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}"
+_MASTER = re.compile(
+    r"local(?:\[\s*(?:\*|0*[1-9]\d*)\s*(?:,\s*\d+\s*)?\])?"
+    r"|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    rf"|spark://{_SERVER}(?:,{_SERVER})*"
+    r"|yarn|k8s://.+"
+)
 LOOPBACK = "127.0.0.1"
 
 AUTHENTICATE, ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
@@ -34,6 +41,11 @@ _SHOWN = re.compile(
 )
 REDACTION = "spark.redaction.regex"
 _SPARKS_OWN_REDACTION = "(?i)secret|password|token|access[.]?key|credential"
+
+
+def is_master(master: str) -> bool:
+    """True if Spark has such a master. It takes no capitals, and Mesos no more."""
+    return _MASTER.fullmatch(master) is not None
 
 
 def is_local(master: str) -> bool:

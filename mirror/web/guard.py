@@ -1,4 +1,4 @@
-"""Who may ask the HTTP server, how many at once, and how much: TLS, a password, bounds on connections and requests."""
+"""Who may ask the HTTP server: TLS and a password."""
 
 from __future__ import annotations
 
@@ -7,40 +7,55 @@ import binascii
 import contextlib
 import hashlib
 import hmac
-import http.client
-import io
 import logging
 import socket
 import ssl
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from mirror.kafka.certificates import expiry
 from mirror.service_settings import Http
 from mirror.watched_files import FilesWatch, changed_secret_of
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS_MAX = 64  # at once; a scraper, a probe and a few browsers need less than ten
-HEAD_MAX = 32 * 1024  # bytes of a request's first line and headers; a browser sends 1 KiB, and a cookie 4 KiB at most
-LASTS_MAX = 30.0  # seconds that a connection may take, from its begin to the last byte of the answer
-LOOK_INTERVAL = 1.0  # seconds between two looks at the files
-
 _CHANGED = {"what": "the HTTP server"}
 
 
-class Guard:
-    """The TLS and the password of the server. Both are read again once their files have changed."""
+class _Unusable(Exception):
+    """A file can't be used."""
 
-    def __init__(self, http: Http, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, key: str, error: OSError | ValueError) -> None:
+        """`key` is that of the configuration that names the file."""
+        super().__init__(_reason(error))
+        self.key = key
+
+
+class Guard:
+    """The TLS and the password of the server. `look` reads both again once their files have changed."""
+
+    def __init__(self, http: Http) -> None:
         """Raises OSError or ValueError if the certificate or its key can't be used."""
         self._http = http
-        self._monotonic = monotonic
-        self._files = FilesWatch([Path(each) for each in _files(http)])
-        self._next = 0.0
+        self._paths = [Path(each) for each in _files(http)]
+        self._files = FilesWatch(self._paths)  # first: a change while the files are read is noticed later
         self._context = _context(http)
+        self._expiry = expiry(http.tls_certificate)
         self._login = http.username or "", http.password or ""
+        with contextlib.suppress(_Unusable):
+            self._read_login()  # the files may have changed after the configuration was read
+
+    @property
+    def has_files(self) -> bool:
+        """True if there is anything to look at."""
+        return bool(self._paths)
+
+    @property
+    def expiry(self) -> float | None:
+        """When the certificate in force expires, in seconds since the Unix epoch; None without one.
+
+        The file may have a newer one, which can't be used before its key is there.
+        """
+        return self._expiry
 
     def secured(self, connection: socket.socket) -> socket.socket:
         """The connection with TLS, if the configuration wants it. The handshake comes with the first byte read."""
@@ -67,32 +82,34 @@ class Guard:
     def look(self) -> None:
         """Read what has changed. What can't be used leaves what was read before in force.
 
-        A login does not wait for a certificate whose key has not come yet, nor a certificate for a login.
+        A login does not wait for a certificate whose key has not come yet, nor a certificate for a login. A file system
+        that does not answer holds the caller up.
         """
-        if self._monotonic() < self._next:
-            return
-        self._next = self._monotonic() + LOOK_INTERVAL
         if not self._files.has_changed():
             return
         log.info("files with passwords or certificates have changed", extra=_CHANGED)
         for read in (self._read_certificate, self._read_login):
             try:
                 read()
-            except (OSError, ValueError) as error:
+            except _Unusable as error:
                 log.warning(
-                    "a file can't be used, what it held before counts", extra={**_CHANGED, "reason": _reason(error)}
+                    "a file can't be used, what it held before counts",
+                    extra={**_CHANGED, "key": error.key, "reason": str(error)},
                 )
 
     def _read_certificate(self) -> None:
-        self._context = _context(self._http)
+        try:
+            self._context = _context(self._http)
+        except (OSError, ValueError) as error:  # OpenSSL does not say which file it is
+            raise _Unusable("http.tls_certificate or http.tls_key", error) from error
+        self._expiry = expiry(self._http.tls_certificate)
 
     def _read_login(self) -> None:
-        files = (self._http.username_file, self._http.password_file)
-        user, password = (
-            before if file is None else changed_secret_of(Path(file))
-            for file, before in zip(files, self._login, strict=True)
+        user, password = self._login
+        self._login = (
+            _secret("http.username", self._http.username_file, user),
+            _secret("http.password", self._http.password_file, password),
         )
-        self._login = user, password
 
 
 def _files(http: Http) -> list[str]:
@@ -109,6 +126,16 @@ def _context(http: Http) -> ssl.SSLContext | None:
     return context
 
 
+def _secret(key: str, file: str | None, before: str) -> str:
+    """What the file of a key has now; `before` without a file. Raises _Unusable."""
+    if file is None:
+        return before
+    try:
+        return changed_secret_of(Path(file))
+    except (OSError, ValueError) as error:
+        raise _Unusable(key, error) from error
+
+
 def _reason(error: OSError | ValueError) -> str:
     """Without the text of a file."""
     if isinstance(error, OSError):
@@ -120,71 +147,3 @@ def _digest(user: str, password: str) -> bytes:
     """Of equal length, so that a comparison does not tell how long the password is."""
     parts = (hashlib.sha256(each.encode()).digest() for each in (user, password))
     return b"".join(parts)
-
-
-class Head(io.BufferedIOBase):
-    """A connection's stream to read, of which a request's first line and headers may take HEAD_MAX bytes together.
-
-    http.server takes 100 headers of 64 KiB, and makes a line of each "\\r" in them: a request without the password
-    would cost hundreds of MB.
-    """
-
-    def __init__(self, stream: io.BufferedIOBase) -> None:
-        self._stream = stream
-        self._left = HEAD_MAX
-
-    def begin(self) -> None:
-        """The next request begins."""
-        self._left = HEAD_MAX
-
-    def readline(self, limit: int | None = -1, /) -> bytes:
-        """The next line, cut where the bound is. Raises HTTPException, which http.server answers with 431, after it."""
-        if self._left <= 0:
-            raise http.client.HTTPException(f"more than {HEAD_MAX} bytes")
-        line = self._stream.readline(self._left if limit is None or limit < 0 else min(limit, self._left))
-        self._left -= len(line)
-        return line
-
-    def close(self) -> None:
-        """Close the stream."""
-        self._stream.close()
-
-
-class Connections:
-    """Those that are open: at most CONNECTIONS_MAX, each for LASTS_MAX at most. Any thread may use it.
-
-    One more ends the oldest: otherwise a client that holds as many as there may be would keep out a probe.
-    """
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._began: dict[socket.socket, float] = {}
-
-    def admit(self, connection: socket.socket) -> None:
-        """One more."""
-        with self._lock:
-            oldest = next(iter(self._began)) if len(self._began) >= CONNECTIONS_MAX else None
-            if oldest is not None:
-                del self._began[oldest]
-            self._began[connection] = self._monotonic()
-        if oldest is not None:
-            _end(oldest)
-
-    def leave(self, connection: socket.socket) -> None:
-        """It is closed."""
-        with self._lock:
-            self._began.pop(connection, None)
-
-    def end_late(self) -> None:
-        """End those that have taken too long: a client may send its request byte by byte, or read nothing."""
-        with self._lock:
-            late = [each for each, began in self._began.items() if self._monotonic() - began > LASTS_MAX]
-        for each in late:
-            _end(each)
-
-
-def _end(connection: socket.socket) -> None:
-    """Its thread then ends, too."""
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not TLS's own, which another thread may be using

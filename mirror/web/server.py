@@ -7,7 +7,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
@@ -18,7 +17,8 @@ from prometheus_client.exposition import choose_encoder
 from mirror.errors import SetupError
 from mirror.service_settings import Http
 from mirror.text import BUG
-from mirror.web.guard import Connections, Guard, Head
+from mirror.web.connections import Connections, Head
+from mirror.web.guard import Guard
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ class Answer:
 
 Route = Callable[[Request], Answer]
 
-RENDERED_MAX = 4  # pages at once; each takes memory for all partitions, and together they are made no faster
+LOOK_INTERVAL = 1.0  # seconds between two looks at the files with passwords or certificates
+PIECE = 64 * 1024  # bytes of an answer that a client has to take within a handler's timeout
 OPEN = ("/livez", "/readyz")  # they answer without the password, for probes, but tell no reasons
 UNAUTHORIZED = Answer(
     TEXT, b"a user and a password are needed\n", 401, {"WWW-Authenticate": 'Basic realm="mirror", charset="UTF-8"'}
@@ -85,14 +86,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64  # connections that wait to be accepted
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], guard: Guard) -> None:
+    def __init__(self, address: tuple[str, int], guard: Guard, routes: Mapping[str, Route]) -> None:
         host, port = address
         if host == ALL and not socket.has_dualstack_ipv6():
             host = "0.0.0.0"
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._guard = guard
-        self._connections = Connections()
-        super().__init__((host, port), handler)
+        self.guard, self.routes = guard, routes
+        self.connections = Connections()
+        super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
         """Bind the socket; to IPv4's addresses, too, if it takes all."""
@@ -103,24 +104,23 @@ class _Server(ThreadingHTTPServer):
     def get_request(self) -> tuple[socket.socket, object]:
         """The next connection."""
         connection, address = super().get_request()
-        return self._guard.secured(connection), address
+        return self.guard.secured(connection), address
 
     def verify_request(self, request: object, client_address: object) -> bool:
         """Count the connection."""
         assert isinstance(request, socket.socket)
-        self._connections.admit(request)
+        self.connections.admit(request)
         return True
 
     def shutdown_request(self, request: object) -> None:
         """The request was answered, or there is none."""
         assert isinstance(request, socket.socket)
-        self._connections.leave(request)
+        self.connections.leave(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
         """Twice a second, and after each new connection."""
-        self._connections.end_late()
-        self._guard.look()
+        self.connections.end_late()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log what is not just a client that has gone away."""
@@ -128,67 +128,101 @@ class _Server(ThreadingHTTPServer):
             log.exception(BUG, extra={"http": str(client_address)})
 
 
+class _Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection, in a thread of its own."""
+
+    server: _Server
+    timeout = 10  # seconds; an idle connection must not hold its thread
+    server_version, sys_version = "mirror", ""
+
+    def setup(self) -> None:
+        super().setup()
+        self.head = Head(self.rfile)
+        self.rfile = self.head  # of which http.server reads lines only
+
+    def handle_one_request(self) -> None:
+        self.head.begin()
+        super().handle_one_request()
+
+    def do_GET(self) -> None:  # http.server's name
+        self._respond()
+
+    def do_HEAD(self) -> None:  # http.server's name
+        self._respond(with_body=False)
+
+    def _respond(self, with_body: bool = True) -> None:
+        answer = self._answer()
+        if answer is None:
+            return
+        self.send_response(answer.status)
+        for name, value in {
+            "Content-Type": answer.content_type,
+            "Content-Length": str(len(answer.body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            **answer.headers,
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        # Without TLS, the timeout is for all bytes of a call. The connection as a whole has a longer one.
+        for begin in range(0, len(answer.body) if with_body else 0, PIECE):
+            self.wfile.write(answer.body[begin : begin + PIECE])
+
+    def _answer(self) -> Answer | None:
+        """The answer; None if nobody waits for it any more."""
+        path, _, query = self.path.partition("?")
+        is_trusted = self.server.guard.admits(self.headers.get("Authorization", ""))
+        if not is_trusted and path not in OPEN:
+            return UNAUTHORIZED
+        if (route := self.server.routes.get(path)) is None:
+            return Answer(TEXT, f"try {', '.join(self.server.routes)}\n".encode(), 404)
+        request = Request(parse_qs(query), self.headers.get("Accept", ""), is_trusted)
+        if path in OPEN:  # no probe waits for a page
+            return route(request)
+        with self.server.connections.turn(self.connection) as has_turn:
+            return route(request) if has_turn else None
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: scrapes and health checks are not events."""
+
+
 class WebServer:
-    """Answers GET requests by their path, in threads of its own, until stopped."""
+    """Answers GET and HEAD requests by their path, in threads of its own, until stopped."""
 
     def __init__(self, http: Http, routes: Mapping[str, Route]) -> None:
         """Raises SetupError."""
         try:
-            guard = Guard(http)
+            self._guard = Guard(http)
         except (OSError, ValueError) as error:
             said = f"http: tls_certificate and tls_key can't be used: {getattr(error, 'strerror', None) or error}"
             raise SetupError(f"{said}; both must be PEM files, the key without a password") from None
-
-        rendering = threading.BoundedSemaphore(RENDERED_MAX)
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = 10  # seconds; an idle connection must not hold its thread
-            server_version, sys_version = "mirror", ""
-
-            def setup(self) -> None:
-                super().setup()
-                self.head = Head(self.rfile)
-                self.rfile = self.head  # of which http.server reads lines only
-
-            def handle_one_request(self) -> None:
-                self.head.begin()
-                super().handle_one_request()
-
-            def do_GET(self) -> None:  # http.server's name
-                path, _, query = self.path.partition("?")
-                is_trusted = guard.admits(self.headers.get("Authorization", ""))
-                if not is_trusted and path not in OPEN:
-                    answer = UNAUTHORIZED
-                elif (route := routes.get(path)) is None:
-                    answer = Answer(TEXT, f"try {', '.join(routes)}\n".encode(), 404)
-                else:
-                    with nullcontext() if path in OPEN else rendering:  # no probe waits for a page
-                        answer = route(Request(parse_qs(query), self.headers.get("Accept", ""), is_trusted))
-                self.send_response(answer.status)
-                for name, value in {
-                    "Content-Type": answer.content_type,
-                    "Content-Length": str(len(answer.body)),
-                    "Cache-Control": "no-store",
-                    "X-Content-Type-Options": "nosniff",
-                    **answer.headers,
-                }.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(answer.body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Log nothing: scrapes and health checks are not events."""
-
         try:
-            self._server = _Server((http.host, http.port), Handler, guard)
+            self._server = _Server((http.host, http.port), self._guard, routes)
         except OSError as error:
             raise SetupError(f"http: can't listen on {http.host}:{http.port}: {error.strerror}") from error
         self.port: int = self._server.server_address[1]
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True, name="http")
         self._thread.start()
+        if self._guard.has_files:
+            threading.Thread(target=self._look, daemon=True, name="http files").start()
+
+    @property
+    def certificate_expiry(self) -> float | None:
+        """When the certificate that clients see expires, in seconds since the Unix epoch; None without one."""
+        return self._guard.expiry
+
+    def _look(self) -> None:
+        """Follow the files. It has a thread of its own: a file system that does not answer holds up nothing else."""
+        while not self._stopping.wait(LOOK_INTERVAL):
+            try:
+                self._guard.look()
+            except Exception:  # the server goes on with what it has
+                log.exception(BUG)
 
     def stop(self) -> None:
         """Stop listening."""
+        self._stopping.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

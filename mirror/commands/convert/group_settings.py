@@ -59,7 +59,7 @@ EMITTED = (
         "true",
         "different",
         "flows[].heartbeats.enabled",
-        "mirror's default is false, because heartbeats need Create and Write on the source; "
+        "mirror's default is false, because heartbeats need Create, Write, Read and Describe on the source; "
         "in MirrorMaker those of a flow a->b belong to b->a, because they are written to a",
     ),
     S(

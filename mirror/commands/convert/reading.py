@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from pathlib import Path
@@ -18,7 +19,8 @@ KIND = "KafkaMirrorMaker2"
 
 def read(path: Path) -> ParsedInput:
     """What a file has. Raises Unreadable."""
-    data = _bytes(path)
+    # Java would take a byte order mark for a part of the first key, and nobody means that.
+    data = _bytes(path).removeprefix(codecs.BOM_UTF8)
     begin = data.lstrip()[:1]
     resource = _RESOURCE.search(data.decode("latin-1"))
     if (resource and resource[1] == KIND) or path.suffix.lower() in (".yaml", ".yml"):

@@ -12,7 +12,7 @@ ADOPT_TOPIC = "mirror adopt needs another name than MirrorMaker's own as --offse
 ADOPT_GROUP = "mirror adopt needs another one than <source>-mm2 as --worker-group"
 RAW = "mirror copies keys, values and headers as the bytes that they are"
 NO_REST = "mirror has no REST interface; its pages are at http.host and http.port"
-OFFSETS = "mirror status shows the positions, and mirror resume --at changes one"
+OFFSETS = "mirror status --partitions shows the positions, and mirror resume --at changes one"
 HALTED = (
     "a stopped or paused sourceConnector: give the order with mirror pause before you start mirror, or take the flow "
     "out; a checkpointConnector becomes groups.checkpoints: false, and a heartbeatConnector no heartbeats"

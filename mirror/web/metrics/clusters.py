@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from mirror.kafka.certificates import HTTP, expiry
+from mirror.kafka.certificates import HTTP
 from mirror.status.cluster_status import ClusterStatus
 from mirror.web.metrics.labels import CLUSTER
 
@@ -27,7 +27,7 @@ class ClusterMetrics:
         self.certificate = GaugeMetricFamily(
             "mirror_certificate_expiry_timestamp_seconds",
             "When a certificate that the configuration names expires; of several in one file, the first. "
-            "That of the HTTP server has no cluster.",
+            "That of the HTTP server is the one in force, and has no cluster.",
             labels=(*CLUSTER, "kind"),
             unit="seconds",
         )
@@ -40,8 +40,7 @@ class ClusterMetrics:
         for kind, expires in status.certificates.items():
             self.certificate.add_metric((status.alias, kind), expires)
 
-    def add_http(self, certificate: str | None) -> None:
-        """Add the certificate of the service's HTTP server, of which this is the file. It belongs to no cluster."""
-        expires = expiry(certificate)
+    def add_http(self, expires: float | None) -> None:
+        """Add the certificate of the service's HTTP server, if it has one. It belongs to no cluster."""
         if expires is not None:
             self.certificate.add_metric(("", HTTP), expires)

@@ -85,6 +85,12 @@ class TopicMetrics:
             labels=(*TOPIC, "by"),
         )
 
+        self.lag_unknown = GaugeMetricFamily(
+            "mirror_lag_unknown_partitions",
+            "Partitions that a task reports, but whose lag is not known.",
+            labels=TOPIC,
+        )
+
     def add(self, labels: tuple[str, ...], group: Summed, throttle: int | None) -> None:
         """Add a topic."""
         if throttle is not None:
@@ -110,6 +116,8 @@ class TopicMetrics:
             self.throttled.add_metric((*labels, side), throttled)
         throttled = sum(s.report.throttled for s in group.statuses if s.state != UNASSIGNED)
         self.throttled.add_metric((*labels, THROTTLE), throttled)
+        unknown = sum(lag(s.report) is None for s in group.statuses if s.state != UNASSIGNED)
+        self.lag_unknown.add_metric(labels, unknown)
 
 
 class PartitionCounters:
@@ -170,7 +178,10 @@ class PartitionGauges:
         def gauge(name: str, help_: str, unit: str = "") -> GaugeMetricFamily:
             return GaugeMetricFamily(name, help_, labels=labels, unit=unit)
 
-        self.lag = gauge("mirror_source_topic_partition_lag", "Records up to the source's last stable offset.")
+        self.lag = gauge(
+            "mirror_source_topic_partition_lag",
+            "Records up to the source's last stable offset; of a topic, of the partitions whose lag is known.",
+        )
         self.lag_seconds = gauge(
             "mirror_source_topic_partition_lag_seconds",
             "How long the next record has waited; of a topic, the longest.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -33,13 +33,13 @@ class Metrics(Collector):
         labels: Literal["partition", "topic"] = "partition",
         configuration: ConfigurationStatus | None = None,
         clusters: Iterable[ClusterStatus] = (),
-        http_certificate: str | None = None,
+        http_expiry: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`http_certificate` is the file with the HTTP server's certificate. It is read at each scrape."""
+        """`http_expiry` says when the HTTP server's certificate expires. It is asked at each scrape."""
         self._flows = list(flows)
         self._configuration = configuration or ConfigurationStatus()
         self._clusters = list(clusters)
-        self._http_certificate = http_certificate
+        self._http_expiry = http_expiry
         self._fine = PARTITION if labels == "partition" else TOPIC
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -56,7 +56,7 @@ class Metrics(Collector):
         clusters, service = ClusterMetrics(), ServiceMetrics(self._configuration.view)
         for cluster in self._clusters:
             clusters.add(cluster)
-        clusters.add_http(self._http_certificate)
+        clusters.add_http(self._http_expiry())
         for status in self._flows:
             for of_flow in of_flows:
                 of_flow.add(status)

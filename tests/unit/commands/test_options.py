@@ -38,3 +38,12 @@ def test_a_command_need_not_wait_at_all(option: str) -> None:
 def test_a_number_of_differences_is_not_negative() -> None:
     done = CliRunner().invoke(cli, ["verify", "-c", "missing.yaml", "--differences", "-1"])
     assert (done.exit_code, "Invalid value for '--differences': " in done.output) == (2, True)
+
+
+def test_seconds_without_standby_are_refused() -> None:
+    """Without --standby the service would lead at once, and end the one that it was to wait for."""
+    done = CliRunner().invoke(cli, ["run", "-c", "missing.yaml", "--standby-after", "60"])
+    assert (done.exit_code, "--standby-after needs --standby" in done.output) == (2, True)
+    done = CliRunner().invoke(cli, ["run", "-c", "missing.yaml", "--standby", "--standby-after", "60"])
+    assert "missing.yaml" in str(done.exception)
+    assert "[default: (30); " in CliRunner().invoke(cli, ["run", "--help"]).output

@@ -47,6 +47,13 @@ OPPOSITE = """\
   - source: backup
     target: primary
 """
+OIDC = (
+    "security.protocol: SASL_SSL",
+    "sasl.mechanisms: OAUTHBEARER",
+    "sasl.oauthbearer.method: oidc",
+    "sasl.oauthbearer.client.id: mirror",
+    "sasl.oauthbearer.token.endpoint.url: https://tokens.example",
+)
 
 
 def read(folder: Path, text: str, **environ: str) -> service_settings.Settings:
@@ -144,7 +151,17 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "top level is a list": ("- a\n", "1: ", ("not a mapping", "clusters, flows, flow_defaults, spark")),
     "top level is text": ("clusters\n", "1: ", ("not a mapping", "clusters, flows")),
     "syntax": (GOOD + "http: {port: 1\n", "8: ", ("bad YAML", "in quotes")),
-    "tab": (GOOD + "http:\n\tport: 1\n", "8: ", ("bad YAML", "in quotes")),
+    "tab": (GOOD + "http:\n\tport: 1\n", "8: bad YAML: a tab; YAML indents by spaces only", ()),
+    "reference within braces": (
+        GOOD + "http: {password: ${env:PASSWORD}}\n",
+        "7: bad YAML: while parsing a flow mapping, expected ',' or '}', but got '{'; ${...} within { } or [ ] must",
+        ("be in quotes",),
+    ),
+    "alias that may be a secret": (
+        cluster("sasl.password: *hidden"),
+        "4: bad YAML: found undefined alias; a value that begins with one of * &",
+        (),
+    ),
     "two documents": (GOOD + "---\na: 1\n", "7: ", ("bad YAML", "single document")),
     "control character": (GOOD + "log: \x07\n", "7: ", ("bad YAML", "control character", "escaped")),
     "half of a surrogate pair": (
@@ -167,10 +184,10 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("values with ${...} are larger than 16,777,216 characters",),
     ),
     "large file": (GOOD + "#" * 2**20, "", ("can't be read: larger than 1,048,576 bytes",)),
-    "large secret": (
+    "secret that is no file": (
         cluster("sasl.password: ${file:/dev/zero}"),
-        "4: clusters.primary.sasl.password: ",
-        ("larger than",),
+        "4: clusters.primary.sasl.password: file /dev/zero can't be read: not a regular file",
+        (),
     ),
     "duplicate key": (
         GOOD + "http: {port: 1}\nhttp: {port: 2}\n",
@@ -215,6 +232,26 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: metrics.otlp.endpoint: ",
         ("a URL, e.g. http://localhost:4318/v1/metrics",),
     ),
+    "port of the endpoint too high": (
+        GOOD + "metrics: {otlp: {endpoint: 'http://h:99999/x'}}\n",
+        "7: metrics.otlp.endpoint: must be a URL, e.g. http://localhost:4318/v1/metrics",
+        (),
+    ),
+    "port of the endpoint is a word": (
+        GOOD + "metrics: {otlp: {endpoint: 'http://h:abc'}}\n",
+        "7: metrics.otlp.endpoint: must be a URL, e.g. http://localhost:4318/v1/metrics",
+        (),
+    ),
+    "colon in a header's name": (
+        GOOD + "metrics: {otlp: {headers: {'a:b': c}}}\n",
+        "7: metrics.otlp.headers.a…: a header's name must be made of letters, digits and !#$%&'*+-.^_`|~ only",
+        (),
+    ),
+    "header without a name": (
+        GOOD + "metrics: {otlp: {headers: {'': c}}}\n",
+        "7: metrics.otlp.headers.: a header's name must be made of letters",
+        (),
+    ),
     "password in the endpoint": (
         GOOD + "metrics: {otlp: {endpoint: 'https://u:hidden-part@h/v1/metrics'}}\n",
         "7: metrics.otlp.endpoint: ",
@@ -252,6 +289,16 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "bad regular expression to exclude": (
         GOOD + "    exclude: ['*']\n",
         '7: flows[0].exclude[0]: bad regular expression "*": nothing to repeat',
+        (),
+    ),
+    "a set within a set": (
+        GOOD + "    topics: ['[[:alpha:]]+']\n",
+        '7: flows[0].topics[0]: bad regular expression "[[:alpha:]]+": sets within sets',
+        ("write one set such as [a-zA-Z]",),
+    ),
+    "an intersection of sets to exclude": (
+        GOOD + "    exclude: ['[a-z&&[^o]].*']\n",
+        '7: flows[0].exclude[0]: bad regular expression "[a-z&&[^o]].*": sets within sets',
         (),
     ),
     "too many repetitions": (
@@ -325,6 +372,16 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         GOOD.replace("flows:", "  a/b: {bootstrap.servers: c}\nflows:"),
         "4: clusters.a…: ",
         ("letters, digits, '.', '_' and '-'",),
+    ),
+    "long alias": (
+        GOOD.replace("flows:", f"  {'a' * 101}: {{bootstrap.servers: c}}\nflows:"),
+        f"4: clusters.{'a' * 101}: a cluster's alias must have 1 to 100 letters",
+        (),
+    ),
+    "empty alias": (
+        GOOD.replace("flows:", "  '': {bootstrap.servers: c}\nflows:"),
+        "4: clusters.: a cluster's alias must have 1 to 100 letters",
+        (),
     ),
     "undefined cluster": (
         GOOD.replace("target: backup", "target: backpu"),
@@ -740,8 +797,43 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "no such file": (
         cluster("security.protocol: SSL", "ssl.ca.location: /nowhere/ca.pem"),
+        "5: clusters.primary.ssl.ca.location: can't be read: No such file or directory",
+        (),
+    ),
+    "no such file, with tokens": (
+        cluster(*OIDC, "sasl.oauthbearer.client.secret: hunter2", "ssl.ca.location: /nowhere/ca.pem"),
+        "10: clusters.primary.ssl.ca.location: can't be read: No such file or directory",
+        (),
+    ),
+    "a file that is no certificate": (
+        cluster("security.protocol: SSL", "ssl.ca.location: /etc/passwd"),
         "5: clusters.primary.ssl.ca.location: librdkafka: ssl.ca.location failed",
         (),
+    ),
+    "a key of OIDC is missing": (
+        cluster(*OIDC),
+        "6: clusters.primary.sasl.oauthbearer.method: librdkafka: `sasl.oauthbearer.client.secret` is mandatory when",
+        ("`sasl.oauthbearer.method=oidc` is set",),
+    ),
+    "a login without a mechanism": (
+        cluster("security.protocol: SASL_SSL", "sasl.username: a", "sasl.password: hunter2"),
+        "4: clusters.primary.security.protocol: needs a mechanism; set sasl.mechanisms, e.g. PLAIN",
+        (),
+    ),
+    "no source of tokens": (
+        cluster("security.protocol: sasl_ssl", "sasl.mechanisms: OAUTHBEARER"),
+        "5: clusters.primary.sasl.mechanisms: OAUTHBEARER needs tokens: set token_provider, or",
+        ("sasl.oauthbearer.method: oidc",),
+    ),
+    "a server of the web": (
+        GOOD.replace("localhost:9093", "http://localhost:9093"),
+        "3: clusters.backup.bootstrap.servers: must be a comma-separated list of host:port",
+        (),
+    ),
+    "a server of another protocol": (
+        GOOD.replace("localhost:9093", "a:1,SASL_SSL://localhost:9093"),
+        "3: clusters.backup.bootstrap.servers: what stands before :// is not the cluster's security.protocol",
+        ("leave it out",),
     ),
     "against our defaults": (
         cluster("reconnect.backoff.ms: 5000"),
@@ -883,6 +975,25 @@ def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
         assert len(caught.value.problems) == 1
         assert caught.value.problems[0].endswith(words)
         assert caught.value.exit_code == 2
+
+
+def test_a_secret_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x" * (2**20 + 1))
+    (problem,) = refused(tmp_path, cluster("sasl.password: ${file:secret}"))
+    assert problem == (
+        "config.yaml:4: clusters.primary.sasl.password: file secret can't be read: larger than 1,048,576 bytes"
+    )
+
+
+def test_nobody_waits_for_the_writer_of_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (problem,) = refused(tmp_path, cluster("sasl.password: ${file:pipe}"))
+    assert problem.endswith("file pipe can't be read: not a regular file")
+    (tmp_path / "secret").write_text("hunter2")
+    (tmp_path / "link").symlink_to("secret")
+    assert (
+        read(tmp_path, cluster("sasl.password: ${file:link}")).flows[0].source.properties["sasl.password"] == "hunter2"
+    )
 
 
 def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
@@ -1070,6 +1181,26 @@ def test_booleans_are_written_in_any_case(tmp_path: Path, written: str) -> None:
     assert read(tmp_path, GOOD + f"    append_to_existing: {written}\n").flows[0].append_to_existing is True
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        ("bootstrap.servers: 'ssl://localhost:1'", "security.protocol: SSL"),
+        (
+            "bootstrap.servers: localhost:1",
+            "security.protocol: SASL_SSL",
+            "sasl.mechanisms: OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt: true",
+        ),
+        ("bootstrap.servers: localhost:1", "sasl.mechanisms: OAUTHBEARER", "ssl.ca.location: /nowhere/ca.pem"),
+        ("bootstrap.servers: localhost:1", "security.protocol: SSL", "ssl.ca.location: probe"),
+    ],
+    ids=["protocol of the cluster", "unsigned tokens", "unused properties", "certificates of the system"],
+)
+def test_how_a_cluster_may_be_reached(tmp_path: Path, properties: tuple[str, ...]) -> None:
+    written = cluster(*properties).replace("    bootstrap.servers: localhost:9092\n", "")
+    assert read(tmp_path, written).flows[0].source.alias == "primary"
+
+
 def test_merge_keys_share_properties(tmp_path: Path) -> None:
     text = """\
 clusters:
@@ -1131,6 +1262,34 @@ clusters:
 """
     target = read(tmp_path, text + FLOW).flows[0].target
     assert target.properties == {"bootstrap.servers": "localhost:2", "client.id": "one", "client.rack": "r"}
+
+
+@pytest.mark.parametrize(
+    "merged",
+    ["<<: *one, sasl.password: plain", "<<: [{sasl.password: plain}, *one]", "<<: {<<: *one, sasl.password: plain}"],
+)
+def test_nothing_is_left_of_what_a_merge_replaces(tmp_path: Path, merged: str) -> None:
+    """Else the password of one cluster would be sent to the brokers of another one."""
+    (tmp_path / "secret").write_text("hunter2")
+    text = f"""\
+clusters:
+  primary: &one
+    bootstrap.servers: localhost:1
+    sasl.password: ${{file:secret}}
+  backup: {{bootstrap.servers: localhost:2, {merged}}}
+"""
+    flow = read(tmp_path, text + FLOW).flows[0]
+    assert list(flow.source.files) == ["sasl.password"] and flow.source.properties["sasl.password"] == "hunter2"
+    assert not flow.target.files and flow.target.properties["sasl.password"] == "plain"
+    problems = refused(tmp_path, text.replace("file:secret", "env:NO") + FLOW)
+    assert [problem.split(": ")[1] for problem in problems] == ["clusters.primary.sasl.password"]
+
+
+def test_what_a_merge_replaces_counts_as_repeated(tmp_path: Path) -> None:
+    keys = "".join(f"  k{number}: 1\n" for number in range(400))
+    merges = ", ".join(["*a"] * 400)
+    (problem, *_) = refused(tmp_path, f"x: &a\n{keys}y: {{<<: [{merges}]}}\n" + GOOD)
+    assert "aliases repeat" in problem
 
 
 @pytest.mark.parametrize(
@@ -1339,6 +1498,16 @@ SECRET = "hunter2-(very-secret"
 
 REF = "${env:HIDDEN}"
 
+ENVIRON = {
+    "HIDDEN": SECRET,
+    "TIME": "1999-01-01",
+    "NUMBER": "-00424242",
+    "CYCLE": "backup.hunter2",
+    "PATTERN": "hunter.*",
+    "EXCLUDED": "orders|hunter2",
+    "NAME": "hunter2",
+    "TEMPLATE": "{topic}.hunter2",
+}
 # Every one of these is refused.
 LEAKS = {
     "unknown property": cluster(f"sasl.pasword: {SECRET}"),
@@ -1371,6 +1540,26 @@ LEAKS = {
     "level": GOOD + f"log: {{level: '{REF}'}}\n",
     "token in the path of an endpoint that is no URL": GOOD + f"metrics: {{otlp: {{endpoint: 'h/{SECRET}'}}}}\n",
     "spark": GOOD + f"spark: {{conf: '{SECRET}'}}\n",
+    "topic that is never copied": GOOD + "    topics: ['${env:CYCLE}']\n",
+    "entry that excludes a topic": GOOD + "    topics: [orders]\n    exclude: ['${env:EXCLUDED}']\n",
+    "settings of an excluded topic": GOOD
+    + "    exclude: ['${env:EXCLUDED}']\n    topic_settings: {orders: {start: latest}}\n",
+    "topic of two flows": GOOD.replace("flows:", "  third: {bootstrap.servers: 'x:9092'}\nflows:")
+    + "    replication_policy: identity\n    topics: ['${env:NAME}']\n"
+    + "  - {source: third, target: backup, replication_policy: identity, topics: ['${env:NAME}']}\n",
+    "topic of a cycle": GOOD
+    + "    replication_policy: identity\n    topics: ['${env:PATTERN}']\n"
+    + OPPOSITE
+    + "    replication_policy: identity\n    topics: ['${env:PATTERN}']\n",
+    "template of a cycle": GOOD
+    + "    remote_topic: '${env:TEMPLATE}'\n"
+    + OPPOSITE
+    + "    remote_topic: '${env:TEMPLATE}'\n",
+    "remote topic of two topics": GOOD
+    + "    topic_settings: {a: {remote_topic: '${env:NAME}'}, b: {remote_topic: '${env:NAME}'}}\n",
+    "URL in place of a section": GOOD + "metrics: {otlp: 'https://u:hunter2@h/v1'}\n",
+    "login in place of a section": GOOD + "http: 'u:hunter2'\n",
+    "login in place of a user": GOOD + "http: {username: 'u:hunter2', password: x}\n",
     "master": GOOD + f"spark: {{master: ['{REF}']}}\n",
 }
 
@@ -1380,7 +1569,7 @@ def test_no_secret_is_in_a_problem(tmp_path: Path, text: str, capfd: pytest.Capt
     path = tmp_path / "config.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        load(path, {"HIDDEN": SECRET, "TIME": "1999-01-01", "NUMBER": "-00424242"})
+        load(path, ENVIRON)
     # What a traceback would print counts too.
     told = "".join((*caught.value.problems, repr(caught.value.__context__), *capfd.readouterr()))
     for part in ("hunter", "very-secret", "1999", "4242"):

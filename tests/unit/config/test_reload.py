@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from mirror.config.reload import Configuration
 from mirror.errors import ConfigError
+from mirror.web.guard import Guard
 
 BASE = """\
 clusters:
@@ -144,3 +146,74 @@ def test_what_a_running_service_can_not_follow_is_taken_as_a_whole_where_nothing
     assert {"a->b: topics", "a->b: group", "a->b: transform"} < set(found.applied)
     assert found.settings == Configuration([file], {}).settings
     assert not configuration.replace(lambda _: None).applied and not settle(configuration)
+
+
+SECRETS = """\
+clusters:
+  a: {bootstrap.servers: "a:9092", security.protocol: SASL_SSL, sasl.mechanisms: PLAIN, sasl.username: mirror,
+      sasl.password: "${file:cluster}"}
+  b: {bootstrap.servers: "b:9092"}
+flows:
+  - {source: a, target: b, topics: [orders]}
+http: {username: scraper, password: "${file:http}"}
+"""
+
+
+def authorization(password: str) -> str:
+    return "Basic " + base64.b64encode(f"scraper:{password}".encode()).decode()
+
+
+def test_passwords_that_have_changed_in_their_files_are_those_of_the_settings_that_replace_others(
+    file: Path, tmp_path: Path
+) -> None:
+    """The HTTP server begins with them, and executors that do not have the files get them."""
+    for name in ("cluster", "http"):
+        (tmp_path / name).write_text(f"old-{name}\n")
+    file.write_text(SECRETS.replace("${file:", f"${{file:{tmp_path}/"))
+    configuration = Configuration([file], {})
+    assert not configuration.replace(lambda _: None).applied
+    for name in ("cluster", "http"):
+        (tmp_path / name).write_text(f"new-{name}\n")
+    found = configuration.replace(lambda _: None)
+    assert not found.applied and configuration.replaced == 0, "a standby has no reason to wait anew"
+    assert found.settings is configuration.settings and found.settings.http.password == "new-http"
+    assert found.settings.flows[0].source.properties["sasl.password"] == "new-cluster"
+    guard = Guard(found.settings.http)
+    assert guard.admits(authorization("new-http")) and not guard.admits(authorization("old-http"))
+    file.write_text(file.read_text().replace("[orders]", "[bills]"))
+    assert configuration.replace(lambda _: None).applied and configuration.replaced == 1
+
+
+def test_another_origin_of_a_password_waits_for_a_start_even_if_its_text_is_the_same(
+    file: Path, tmp_path: Path
+) -> None:
+    for name in ("cluster", "http", "other"):
+        (tmp_path / name).write_text("same")
+    begin = SECRETS.replace("${file:", f"${{file:{tmp_path}/")
+    literal = begin.replace(f"${{file:{tmp_path}/cluster}}", "same")
+    other = begin.replace("/cluster}", "/other}").replace("/http}", "/other}")
+    file.write_text(begin)
+    configuration = Configuration([file], {})
+    for text, waiting in (
+        (literal, ("clusters.a.sasl.password",)),
+        (other, ("clusters.a.sasl.password", "http.password")),
+        (begin, ()),
+    ):
+        file.write_text(text)
+        assert configuration.reload().waiting == waiting
+    assert configuration.settings.http.password_file == str(tmp_path / "http")
+    file.write_text(literal)
+    configuration = Configuration([file], {})
+    file.write_text(begin)
+    assert configuration.reload().waiting == ("clusters.a.sasl.password",), "nobody reads the file"
+
+
+def test_a_value_from_a_reference_is_not_in_what_waits(file: Path) -> None:
+    same = "replication_policy: identity"
+    before = BASE.replace("[orders]", f"[orders], {same}")
+    back = "  - {source: b, target: a, topics: ['${env:T}']"
+    file.write_text(f"{before}{back}, {same}}}\n")
+    configuration = Configuration([file], {"T": "hunter2"})
+    file.write_text(before.replace("[orders]", "[orders, '${env:T}']") + back + "}\n")
+    waiting = str(configuration.reload().waiting)
+    assert "(hidden) would come back as (hidden)" in waiting and "hunter2" not in waiting

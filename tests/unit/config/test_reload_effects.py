@@ -368,12 +368,11 @@ def test_a_standby_does_not_wait_anew_for_a_changed_password(tmp_path: Path) -> 
     file = tmp_path / "mirror.yaml"
     file.write_text(BASE.replace("${env:PASSWORD}", "${file:one}"))
     configuration = Configuration([file], {})
-    before = configuration.settings
     (tmp_path / "one").write_text("changed\n")
-    assert configuration.replace(lambda _: None).applied == () and configuration.settings is before
+    assert configuration.replace(lambda _: None).applied == () and configuration.replaced == 0
     file.write_text(file.read_text() + "log: {level: debug}\n")
     assert configuration.replace(lambda _: None).applied == ("log.level",)
-    assert configuration.settings.log.level == "debug"
+    assert configuration.settings.log.level == "debug" and configuration.replaced == 1
 
 
 def test_an_address_in_a_file_is_not_followed(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from mirror.config.load import load
 from mirror.kafka import clients, producers
 from mirror.kafka.overridden import overridden
+from mirror.kafka.producers import ALIASES, transactional_properties
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Cluster, Flow
 from tests.harness.configuration import one_flow
@@ -30,6 +31,23 @@ def test_no_producer_makes_brokers_create_topics(tmp_path: Path) -> None:
     for properties in (producers.transactional_properties(flow, "id"), producers.idempotent_properties(flow)):
         assert properties["allow.auto.create.topics"] is False
     assert any("allow.auto.create.topics is ignored" in line for line in overridden(flow))
+
+
+def test_what_has_no_effect_is_told_by_the_name_that_the_user_has_written(tmp_path: Path) -> None:
+    settings = one_flow("source:9092", "target:9092", ["t"], alias="primary")
+    settings["clusters"]["backup"]["producer"] = {"request.required.acks": 1, "delivery.timeout.ms": 900_000}
+    lines = overridden(loaded(tmp_path, settings))
+    assert "clusters.backup: request.required.acks is ignored for the producer: exactly-once needs all" in lines
+    assert any("delivery.timeout.ms is ignored for the producer" in line for line in lines)
+
+
+def test_another_name_of_a_fixed_property_does_not_win(tmp_path: Path) -> None:
+    """Of two names librdkafka takes the last one, and refuses `acks: 1` with transactions."""
+    settings = one_flow("source:9092", "127.0.0.1:1", ["t"], alias="primary")
+    settings["clusters"]["backup"]["producer"] = {"request.required.acks": 1, "delivery.timeout.ms": 900_000}
+    properties = transactional_properties(loaded(tmp_path, settings), "id")
+    assert not ALIASES.keys() & properties.keys()
+    Producer(properties)
 
 
 @pytest.mark.parametrize("kind", ["source", "internal"])

@@ -14,7 +14,7 @@ from mirror.control.reports import Report
 from mirror.control.throttle_shares import OF_FLOW, Load
 from mirror.errors import FlowError, ForeignPlan, Superseded
 from mirror.service import status_follower as module
-from mirror.service.flow import FlowRunner
+from mirror.service.flow import TASKS_END_WITHIN, FlowRunner
 from mirror.service.sidelines import Sidelines
 from mirror.service.status_follower import StatusFollower
 from mirror.status.flow_status import FlowStatus
@@ -92,13 +92,14 @@ def test_a_flow_that_another_service_leads_lacks_nothing_here(runner: Any) -> No
     status.refused, status.lacking, status.throttles = ["orders"], "the target refuses a topic", {OF_FLOW: 1_000}
     runner.status = status
     runner._flow = SimpleNamespace(name="a->b")
-    runner._reports = runner._query = runner._keep_lead = Mock()
+    runner._reports = runner._query = runner._keep_lead = query = Mock()
     runner._take_lead = Mock(side_effect=Superseded("another service leads it now"))
     sidelines: Any = SimpleNamespace(_parts=(), _status=status)
     runner._sidelines = SimpleNamespace(stop=partial(Sidelines.stop, sidelines))
     FlowRunner.run(runner)
     assert not status.refused and not status.lacking and not status.throttles
     assert status.events()[0].reason == "another service leads it now", "that nothing is lacking is no recovery"
+    query.stop.assert_called_once_with(TASKS_END_WITHIN)  # a task that hangs does not keep it
 
 
 def test_a_plan_needs_no_figures(runner: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -163,5 +163,31 @@ def test_the_query_is_stopped_after_its_epoch(spark: Spark, query: FlowQuery) ->
     epoch.join(PATIENCE)
 
 
+def test_tasks_that_hang_keep_no_flow_from_ending(
+    spark: Spark, query: FlowQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs, ends = threading.Event(), threading.Event()
+
+    def collect() -> list[object]:
+        runs.set()
+        ends.wait(PATIENCE)
+        return []
+
+    query.keep()
+    epoch = threading.Thread(target=lambda: spark.sink(SimpleNamespace(collect=collect), 1))
+    epoch.start()
+    assert runs.wait(PATIENCE)
+    spark.queries[0].refuses = PySparkException("timeout")
+    query.stop(0.01)
+    assert spark.queries[0].isActive and "Spark ends them" in caplog.text, (
+        "Spark could not, and the flow ends all the same"
+    )
+    spark.queries[0].refuses = None
+    query.stop(0.01)
+    assert not spark.queries[0].isActive
+    ends.set()
+    epoch.join(PATIENCE)
+
+
 def test_nothing_is_stopped_before_a_query_was_started(query: FlowQuery) -> None:
     query.stop()

@@ -167,6 +167,20 @@ def test_a_change_that_nobody_has_noticed_is_not_passed_over(world: World, monke
     assert world.files.settings.flows[0].transform == "json.dumps"
 
 
+def test_a_password_that_was_changed_meanwhile_is_taken_over_without_waiting_anew(world: World) -> None:
+    password = world.file.parent / "password"
+    password.write_text("old")
+    login = (
+        f'security.protocol: SASL_SSL, sasl.mechanisms: PLAIN, sasl.username: us, sasl.password: "${{file:{password}}}"'
+    )
+    world.file.write_text(OLD.replace('"a:9092"', f'"a:9092", {login}'))
+    world.start()
+    password.write_text("new")
+    world.silent = {A_B}
+    assert world.led.result(10) and len(world.listened_to) == 2
+    assert world.files.settings.flows[0].source.properties["sasl.password"] == "new"
+
+
 def test_an_invalid_configuration_is_not_replaced_by_an_old_one(world: World) -> None:
     world.start()
     world.file.write_text(NEW.replace("group", "grope"))
@@ -245,6 +259,20 @@ def test_a_flow_that_starts_or_is_blocked_gives_signs_of_life() -> None:
     assert service_module._lives(runner(beat=now)), "whether it leads or not"
     assert not service_module._lives(runner(alive=False, beat=now))
     assert not service_module._lives(runner(beat=now - service_module.LIVE_WITHIN))
+
+
+def test_a_flow_that_another_service_leads_neither_lives_nor_has_to() -> None:
+    """Its thread may still wait for its tasks to end."""
+    waits = runner(Superseded("another service leads it now"), beat=time.monotonic())
+    assert not service_module._lives(waits), "two services would give signs of life"
+    long_ago = time.monotonic() - service_module.LIVE_WITHIN - 1
+    waits.beat, waits.name = long_ago, "a->b"
+    service: Any = SimpleNamespace(_runners=[waits])
+    assert Service._live(service) == [], "the other flows run on"
+    hangs = runner(beat=long_ago)
+    hangs.name = "b->a"
+    service._runners.append(hangs)
+    assert [each.partition(":")[0] for each in Service._live(service)] == ["b->a"]
 
 
 @pytest.mark.parametrize("together", [True, False])

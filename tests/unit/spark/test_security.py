@@ -9,7 +9,7 @@ import pytest
 
 from mirror.config.load import load
 from mirror.errors import ConfigError
-from mirror.spark.security import is_local, problems, properties_file, protection, redaction, warnings
+from mirror.spark.security import is_local, is_master, problems, properties_file, protection, redaction, warnings
 from tests.harness.command import mirror
 
 LOCAL = ("local", "local[*]", "local[2]", "local[2, 1000000]")
@@ -108,6 +108,8 @@ def test_verify_with_another_master_needs_its_secret(tmp_path: Path) -> None:
     ended = mirror("verify", "-c", tmp_path / "config.yaml", "--master", "spark://host:7077")
     assert ended.returncode == 2
     assert "--master spark://host:7077: spark.conf.spark.authenticate.secret: required with this master" in ended.stderr
+    ended = mirror("verify", "-c", tmp_path / "config.yaml", "--master", "locl[*]")
+    assert (ended.returncode, "--master locl[*]: must be a Spark master" in ended.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -179,3 +181,24 @@ def test_a_master_that_does_not_count_is_not_judged(tmp_path: Path) -> None:
     file.write_text(FILE + "  conf: {spark.authenticate: maybe}\n")
     with pytest.raises(ConfigError, match="must be true or false"):
         load(file, submitted)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[*]", "local[ 4 , 2 ]", "local-cluster[2, 1, 1024]", "yarn", "k8s://https://api:443"),
+        *("spark://host:7077", "spark://a-b.example:7077,10.0.0.1:7077", "spark://[::1]:7077"),
+    ],
+)
+def test_masters(master: str) -> None:
+    assert is_master(master)
+
+
+@pytest.mark.parametrize(
+    "master", ["locl[*]", "LOCAL[*]", "local[0]", "local[]", "local-cluster[2]", "mesos://x", "spark://host", "k8s://"]
+)
+def test_what_is_no_master_is_refused_and_needs_no_secret(tmp_path: Path, master: str) -> None:
+    problem = refused(tmp_path, f"  master: '{master}'\n")
+    assert problem.startswith("7: spark.master: must be a Spark master, e.g."), problem
+    (tmp_path / "config.yaml").write_text(FILE + f"  master: '{master}'\n")
+    assert load(tmp_path / "config.yaml", {"PYSPARK_GATEWAY_PORT": "1"}).spark.master == master, "it does not count"

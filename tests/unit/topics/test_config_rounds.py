@@ -71,4 +71,6 @@ def test_after_the_keeper_has_stopped_nothing_is_set_back_for_an_interval(
     rounds._make_rounds(clock)
     first, *later = made
     assert first == 0
-    assert [round((at - 400) / INTERVAL, 1) for at in later] == [1, 2], "an interval after the second stop, and then as ever"
+    assert [round((at - 400) / INTERVAL, 1) for at in later] == [1, 2], (
+        "an interval after the second stop, and then as ever"
+    )

@@ -1,15 +1,14 @@
-"""Who may ask the HTTP server: TLS, the password, bounds on connections."""
+"""Who may ask the HTTP server: TLS and the password."""
 
 from __future__ import annotations
 
 import base64
 import http.client
-import io
 import logging
 import socket
 import ssl
 import threading
-import tracemalloc
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,9 +16,10 @@ import pytest
 
 from mirror.errors import SetupError
 from mirror.service_settings import Http
-from mirror.web import guard
-from mirror.web.guard import HEAD_MAX, Connections, Guard, Head
-from mirror.web.server import ALL, RENDERED_MAX, Answer, Request, WebServer, health
+from mirror.text import BUG
+from mirror.web import server as server_module
+from mirror.web.guard import Guard
+from mirror.web.server import ALL, Answer, WebServer, health
 from tests.harness.certificates import Certificate, self_signed
 from tests.harness.waiting import until
 
@@ -30,7 +30,12 @@ Two = tuple[Certificate, Certificate]
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Two:
     directory = tmp_path_factory.mktemp("certificates")
-    return self_signed(directory, "first"), self_signed(directory, "second")
+    return self_signed(directory, "first"), self_signed(directory, "second", days=90)
+
+
+def basic(user: str, password: str) -> str:
+    """The header of a login."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 class Client:
@@ -47,8 +52,8 @@ class Client:
         else:
             context = ssl.create_default_context(cafile=self.believed)
             connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
-        basic = base64.b64encode(f"{user}:{password}".encode()).decode()
-        connection.request("GET", path, headers={} if user is None else {"Authorization": f"Basic {basic}"})
+        headers = {} if user is None else {"Authorization": basic(user, password)}
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         found = answer.status, answer.read().decode()
         connection.close()
@@ -118,10 +123,15 @@ def answers(server: WebServer, certificate: Path, user: str, password: str) -> i
         return 0
 
 
+def unusable(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The keys of the files of which the log says that they can't be used."""
+    return [vars(each)["key"] for each in caplog.records if "can't be used" in each.getMessage()]
+
+
 def test_a_changed_certificate_and_password_are_read_again(
     certificates: Two, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr(server_module, "LOOK_INTERVAL", 0.02)
     first, second = certificates
     certificate, key, user, password = (tmp_path / name for name in ("certificate", "key", "user", "password"))
     certificate.write_bytes(first.certificate.read_bytes())
@@ -135,7 +145,7 @@ def test_a_changed_certificate_and_password_are_read_again(
             Client(server, second.certificate).get("/metrics", USER, PASSWORD)
         with caplog.at_level(logging.WARNING):
             certificate.write_bytes(second.certificate.read_bytes())  # not the key yet
-            until("said", lambda: [each for each in caplog.records if "can't be used" in each.message])
+            until("said", lambda: unusable(caplog) == ["http.tls_certificate or http.tls_key"])
         assert Client(server, first.certificate).get("/metrics", USER, PASSWORD)[0] == 200, "the old pair goes on"
         password.write_text("another\n")
         login = first.certificate, USER, "another"
@@ -151,9 +161,86 @@ def test_a_changed_certificate_and_password_are_read_again(
             caplog.clear()
             password.write_text("another\0one")
             until("said", lambda: "NUL" in "".join(str(vars(each).get("reason")) for each in caplog.records))
+            assert unusable(caplog) == ["http.password"]
         assert answers(server, second.certificate, "other", "") == 401, "an empty file is no password"
         assert answers(server, second.certificate, "other", "another") == 200
         assert PASSWORD not in caplog.text and "another" not in caplog.text
+    finally:
+        server.stop()
+
+
+def test_what_files_hold_at_the_begin_counts_more_than_settings_that_are_older(tmp_path: Path) -> None:
+    user, password = tmp_path / "user", tmp_path / "password"
+    user.write_text("new-user\n")
+    password.write_text("new-password\n")
+    http = Http("localhost", 0, username=USER, password=PASSWORD, username_file=str(user), password_file=str(password))
+    assert Guard(http).admits(basic("new-user", "new-password")) and not Guard(http).admits(basic(USER, PASSWORD))
+    password.unlink()
+    assert Guard(http).admits(basic(USER, PASSWORD)), "the configuration was read a moment ago"
+
+
+def days_left(at: float | None) -> int:
+    assert at is not None
+    return round((at - time.time()) / 86_400)
+
+
+def test_the_certificate_in_force_says_when_it_expires(certificates: Two, tmp_path: Path) -> None:
+    """A renewed file whose key is missing changes nothing for clients."""
+    first, second = certificates
+    certificate, key = tmp_path / "certificate", tmp_path / "key"
+    certificate.write_bytes(first.certificate.read_bytes())
+    key.write_bytes(first.key.read_bytes())
+    guard = Guard(Http("localhost", 0, str(certificate), str(key)))
+    for file, content, days in ((certificate, second.certificate, 30), (key, second.key, 90)):
+        assert days_left(guard.expiry) == 30
+        file.write_bytes(content.read_bytes())
+        guard.look()  # sees that something moves
+        guard.look()
+        assert days_left(guard.expiry) == days
+    assert Guard(Http("localhost", 0)).expiry is None
+
+
+def test_a_file_system_that_does_not_answer_holds_up_no_answer_and_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, answers_again = threading.Event(), threading.Event()
+
+    def hang(_: Guard) -> None:
+        looks.set()
+        answers_again.wait()
+
+    monkeypatch.setattr(server_module, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(Guard, "look", hang)
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    server = serve(Http("127.0.0.1", 0, username=USER, password=PASSWORD, password_file=str(password)))
+    try:
+        assert looks.wait(20)
+        assert Client(server).get("/metrics", USER, PASSWORD) == (200, "1\n")
+        stop = threading.Thread(target=server.stop, daemon=True)
+        stop.start()
+        stop.join(10)
+        assert not stop.is_alive()
+    finally:
+        answers_again.set()
+
+
+def test_an_unexpected_error_ends_no_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = list[int]()
+
+    def fail(_: Guard) -> None:
+        looks.append(1)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(server_module, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(Guard, "look", fail)
+    (tmp_path / "password").write_text(PASSWORD)
+    server = serve(Http("127.0.0.1", 0, None, None, USER, PASSWORD, None, str(tmp_path / "password")))
+    try:
+        until("it looks on", lambda: len(looks) > 1)
+        assert BUG in caplog.text
     finally:
         server.stop()
 
@@ -178,144 +265,3 @@ def test_a_certificate_that_can_not_be_used_ends_the_start(wrong: str, tmp_path:
         file.write_text(wrong)
     with pytest.raises(SetupError, match="tls_certificate and tls_key can't be used"):
         serve(Http("127.0.0.1", 0, str(file), str(file)))
-
-
-def test_one_more_connection_than_the_bound_ends_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that holds all of them keeps out no probe."""
-    monkeypatch.setattr(guard, "CONNECTIONS_MAX", 2)
-    server = serve(Http("127.0.0.1", 0))
-    held = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(2)]
-    try:
-        for each in held:
-            each.sendall(b"GET /metrics HTTP/1.0\r\n")
-        serving = "process_request_thread"
-        until("both are held", lambda: sum(serving in each.name for each in threading.enumerate()) >= 2)
-        assert Client(server).get("/metrics")[0] == 200
-        ended = held[0]
-        assert ended.recv(10) == b"", "it was the oldest"
-        held[1].sendall(b"\r\n")
-        assert b"200" in held[1].recv(100)
-    finally:
-        for each in held:
-            each.close()
-        server.stop()
-
-
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_whoever_sends_byte_by_byte_is_ended(
-    encrypted: bool, certificates: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guard, "LASTS_MAX", 0.5)
-    files = (str(certificates[0].certificate), str(certificates[0].key)) if encrypted else (None, None)
-    server = serve(Http("127.0.0.1", 0, *files))
-    # What comes before the end of a request, or of TLS' first message, which has 512 bytes.
-    sent = iter(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(400) if encrypted else b"GET /" + b"a" * 400)
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), 20) as slow:
-            slow.settimeout(0.05)
-
-            def is_ended() -> bool:
-                try:
-                    slow.send(bytes([next(sent)]))
-                    return slow.recv(1) == b""
-                except TimeoutError:
-                    return False
-                except OSError:
-                    return True
-
-            until("it is ended", is_ended, 20)
-    finally:
-        server.stop()
-
-
-def test_a_place_is_free_after_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "CONNECTIONS_MAX", 1)
-    connections = Connections()
-    (one, its_client), (other, _) = socket.socketpair(), socket.socketpair()
-    connections.admit(one)
-    connections.leave(one)
-    connections.admit(other)
-    one.sendall(b"x")
-    assert its_client.recv(1) == b"x", "it was not ended"
-    connections.admit(one)
-    with pytest.raises(BrokenPipeError):
-        other.sendall(b"x")
-    for each in (one, its_client, other, _):
-        each.close()
-
-
-def head_of(size: int) -> bytes:
-    """A request's first line and headers, of which one is filled up; as long as `size`."""
-    begin, end = b"GET /metrics HTTP/1.1\r\nX: ", b"\r\n\r\n"
-    return begin + b"a" * (size - len(begin) - len(end)) + end
-
-
-@pytest.mark.parametrize("encrypted", [False, True])
-@pytest.mark.parametrize(("more", "status"), [(0, b"200"), (1, b"431")])
-def test_a_request_may_have_so_many_bytes(more: int, status: bytes, encrypted: bool, certificates: Two) -> None:
-    files = (str(certificates[0].certificate), str(certificates[0].key)) if encrypted else (None, None)
-    server = serve(Http("127.0.0.1", 0, *files))
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), 20) as plain:
-            connection = plain
-            if encrypted:
-                context = ssl.create_default_context(cafile=certificates[0].certificate)
-                connection = context.wrap_socket(plain, server_hostname="127.0.0.1")
-            # Nothing that the server does not read, for which it would reset the connection before the answer is here.
-            connection.sendall(head_of(HEAD_MAX + more)[:HEAD_MAX])
-            assert connection.recv(100).split(b" ")[1] == status
-    finally:
-        server.stop()
-
-
-def test_large_headers_cost_little_memory() -> None:
-    """http.server alone takes them all, and needs 265 MB: each carriage return begins a line."""
-    server = serve(Http("127.0.0.1", 0, username=USER, password=PASSWORD))
-    large = b"GET /metrics HTTP/1.1\r\n" + (b"X: " + b"a\r" * 32_700 + b"\n") * 98 + b"\r\n"
-    tracemalloc.start()
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), 60) as connection, suppress(OSError):
-            connection.sendall(large)
-            connection.recv(100)
-        assert tracemalloc.get_traced_memory()[1] < 10_000_000
-    finally:
-        tracemalloc.stop()
-        server.stop()
-
-
-def test_each_request_of_a_connection_has_the_whole_bound() -> None:
-    stream = io.BytesIO(head_of(HEAD_MAX) * 2)
-    head = Head(stream)
-    for _ in range(2):
-        head.begin()
-        assert len(b"".join(head.readline(65537) for _ in range(3))) == HEAD_MAX
-        with pytest.raises(http.client.HTTPException):
-            head.readline(65537)
-    head.close()
-    assert stream.closed
-
-
-def test_a_few_pages_are_made_at_once_and_no_probe_waits_for_them() -> None:
-    begun, may_end = [], threading.Event()
-
-    def slow(_: Request) -> Answer:
-        begun.append(threading.current_thread())
-        assert may_end.wait(20)
-        return Answer("text/plain", b"1\n")
-
-    server = WebServer(Http("127.0.0.1", 0), {"/metrics": slow, "/readyz": health(lambda: [])})
-    asking = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(RENDERED_MAX + 1)]
-    try:
-        for each in asking:
-            each.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        until("as many as may be", lambda: len(begun) >= RENDERED_MAX)
-        assert Client(server).get("/readyz") == (200, "ok\n"), "the last page's thread had begun before this one's"
-        assert len(begun) == RENDERED_MAX
-        may_end.set()
-        for each in asking:
-            assert b"200" in each.recv(100)
-    finally:
-        may_end.set()
-        for each in asking:
-            each.close()
-        server.stop()

@@ -35,7 +35,6 @@ from mirror.topics.config_sync import ConfigOutcome
 from mirror.web.metrics.rounds import SERIES_MAX
 from mirror.web.metrics.scrape import Metrics
 from mirror.web.server import WebServer, metrics
-from tests.harness.certificates import self_signed
 from tests.unit.control.test_reports import NOW, report
 from tests.unit.status.test_acl_overview import acl_round
 from tests.unit.status.test_config_overview import config_round
@@ -292,16 +291,23 @@ def test_a_cluster_that_two_flows_share_has_one_series(status: FlowStatus) -> No
     assert samples(metrics, EXPIRY) == {("primary", "ca"): 2e9}
 
 
-def test_the_certificate_of_the_http_server_has_no_cluster(tmp_path: Path) -> None:
-    made = self_signed(tmp_path, "http", days=7)
-    metrics = Metrics([], clusters=CLUSTERS, http_certificate=str(made.both))
-    found = samples(metrics, EXPIRY)
-    assert found.keys() == {("primary", "ca"), ("", "http")}
-    assert round((found["", "http"] - time.time()) / 86_400) == 7
-    made.both.write_bytes(self_signed(tmp_path, "another", days=9).both.read_bytes())
-    assert round((samples(metrics, EXPIRY)["", "http"] - time.time()) / 86_400) == 9, "it was replaced"
-    made.both.write_bytes(made.key.read_bytes())
-    assert samples(metrics, EXPIRY).keys() == {("primary", "ca")}, "none can be read"
+def test_the_certificate_of_the_http_server_has_no_cluster() -> None:
+    expires: list[float | None] = [3e9]
+    metrics = Metrics([], clusters=CLUSTERS, http_expiry=lambda: expires[-1])
+    assert samples(metrics, EXPIRY) == {("primary", "ca"): 2e9, ("", "http"): 3e9}
+    expires.append(None)
+    assert samples(metrics, EXPIRY).keys() == {("primary", "ca")}, "it has none"
+
+
+def test_partitions_without_a_lag_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lag of a topic is the sum of those that are known: it does not show that one is missing."""
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([behind(0, 5, 1.0), behind(1, -1, -1.0), behind(2, -1, -1.0, state="released")])
+    for labels in ("partition", "topic"):
+        assert samples(Metrics([status], labels), "mirror_lag_unknown_partitions") == {("topic",): 1}
+    later = time.monotonic() + SILENCE + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert samples(Metrics([status]), "mirror_lag_unknown_partitions") == {("topic",): 0}, "no task reports it"
 
 
 def test_lost_tasks_are_counted_for_the_flow(status: FlowStatus) -> None:

@@ -495,6 +495,17 @@ class TestCommand:
         path.write_text(SHORT)
         assert self.run(path, "--strict").exit_code == 0
 
+    def test_a_hyphen_is_stdout(self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert self.run(path, "-o", Path("-")).stdout == self.run(path).stdout
+        assert not (tmp_path / "-").exists()
+
+    def test_a_byte_order_mark_is_no_part_of_the_input(self, path: Path, tmp_path: Path) -> None:
+        marked = tmp_path / "marked" / path.name
+        marked.parent.mkdir()
+        marked.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert self.run(marked).stdout == self.run(path).stdout
+
     def test_output_never_replaces_without_force(self, tmp_path: Path, path: Path) -> None:
         output = tmp_path / "mirror.yaml"
         assert self.run(path, "-o", output).exit_code == 0
