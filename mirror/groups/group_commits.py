@@ -14,7 +14,16 @@ from types import MappingProxyType
 
 from confluent_kafka import KafkaError
 
-from mirror.errors import ClusterAway, Malformed, PartitionError, Unanswered, Unavailable, Unsupported, WireError
+from mirror.errors import (
+    ClusterAway,
+    Malformed,
+    MirrorError,
+    PartitionError,
+    Unanswered,
+    Unavailable,
+    Unsupported,
+    WireError,
+)
 from mirror.groups.commits_of_librdkafka import (
     ANSWER_TIMEOUT,
     FORGOTTEN_AFTER,
@@ -48,6 +57,8 @@ _NONE_KEPT: Mapping[str, float] = MappingProxyType({})
 _HAS_MEMBERS = CODES["UNKNOWN_MEMBER_ID"]
 _TOO_LONG = CODES["OFFSET_METADATA_TOO_LARGE"]  # the target's offset.metadata.max.bytes is smaller
 PART_MAX = BATCH_BYTES // 4  # bytes of a part's records, about; a target may have a smaller max.message.bytes
+# Somebody else may have committed a higher offset since then.
+OLD = "it is too long since mirror has read the group's offsets there; the next group round reads them again"
 _BESIDE = 64  # bytes of a record of __consumer_offsets, beside the names and the metadata
 
 
@@ -71,7 +82,11 @@ def in_parts(group: str, offsets: Mapping[Where, Committed]) -> Iterator[dict[Wh
 
 
 class TooLate(ClusterAway):
-    """The commit was not sent, or not again, before the time after which it may not be."""
+    """The commit was not sent, or not again, before the time after which it may not be. The cluster may well answer."""
+
+    def __init__(self, cluster: str, reason: str) -> None:
+        MirrorError.__init__(self, f"cluster {cluster}: {reason}")
+        self.cluster = cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +215,7 @@ class GroupCommits:
 
     def _check_time(self, group: str, until: float) -> None:
         if time.monotonic() >= until:
-            raise TooLate(self._there.alias, not_committed(group, "its offsets there were read too long ago"))
+            raise TooLate(self._there.alias, not_committed(group, OLD))
 
     def _forget(self, group: str) -> None:
         self._sent.pop(group).client.close()
@@ -211,8 +226,9 @@ class GroupCommits:
             ask = partial(self._answered, client, group, offsets, until)
             return self._runner.run(asked(client, group, ask, min(timeout, ANSWER_TIMEOUT), until))
         except Unavailable as error:
-            late = time.monotonic() >= until and group not in self._sent
-            raise (TooLate if late else ClusterAway)(self._there.alias, not_committed(group, error)) from error
+            if time.monotonic() >= until and group not in self._sent:
+                raise TooLate(self._there.alias, not_committed(group, f"{error}, and by now {OLD}")) from error
+            raise ClusterAway(self._there.alias, not_committed(group, error)) from error
         except Unsupported:
             raise
         except WireError as error:

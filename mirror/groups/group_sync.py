@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import Choice, GroupOutcome, choose
 from mirror.groups.group_commits import TooLate
 from mirror.groups.group_offsets import Committed
 from mirror.groups.patience import Patience
 from mirror.groups.position_groups import POSITIONS_THERE, is_position
 from mirror.groups.selected import not_mirrored, unmirrored
+from mirror.groups.shared_translator import SharedTranslator
 from mirror.groups.source_groups import SourceGroups
 from mirror.groups.target_offsets import Stands, TargetOffsets
 from mirror.groups.translated import Translation
@@ -130,6 +130,7 @@ class GroupSync:
 
     def _synced(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
         translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
+        about.patience.begin()
         # Read last, so that little time is left in which somebody else could commit a higher offset.
         until = time.monotonic() + FRESH
         before, failed = self._before(group, offsets, about)
@@ -137,7 +138,7 @@ class GroupSync:
             failed |= dict.fromkeys(offsets, POSITIONS_THERE)
         chosen = _chosen(translated, before, group in about.active)
         stands = self._commit(group, offsets, chosen, before, failed, about, until)
-        failed |= stands.failed
+        failed |= {**stands.failed, **{p: stands.gone[p.topic] for p in chosen if p.topic in stands.gone}}
         if stands.has_members:
             chosen = _chosen(translated, before, active=True)
         found = []
@@ -148,10 +149,10 @@ class GroupSync:
             outcome, reason = choice.outcome, choice.reason or (WITHOUT_METADATA if is_bare else "")
             if partition in failed:
                 outcome, reason = GroupOutcome.DENIED, failed[partition]
+            # A checkpoint with an offset of the old topic would pass over records of the new one.
+            downstream = None if partition.topic in stands.gone else choice.downstream
             remote_id = self._translator.remote_id(partition)
-            found.append(
-                GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason, remote_id)
-            )
+            found.append(GroupOffset(group, partition, at, lag, downstream, committed, outcome, reason, remote_id))
         return found
 
     def _translated(self, partition: Partition, upstream: int) -> tuple[Translation, Translation]:

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from mirror.control.control_topics import READ_TIMEOUT, end_of
-from mirror.errors import ClusterAway, Malformed
+from mirror.errors import ClusterAway, Malformed, PartitionError
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.topic_ids import KnownIds
@@ -36,7 +36,11 @@ E = TypeVar("E", bound=Entries)
 
 
 class OffsetMapReader(Generic[E]):
-    """Follows a flow's offset map. `maps` has what was read so far. Each reading starts where the last one ended."""
+    """Follows a flow's offset map. `maps` has what was read so far. Each reading starts where the last one ended.
+
+    If entries of other partitions are wanted, too, the topic is read once more from its beginning, and only they are
+    added up to where it was read before.
+    """
 
     def __init__(self, flow: Flow, make: Callable[[], E]) -> None:
         """`make` makes what keeps the entries of one remote partition."""
@@ -48,6 +52,8 @@ class OffsetMapReader(Generic[E]):
         self._admin = ClusterAdmin(flow.target)
         self._known = KnownIds()
         self._reached = 0
+        self._kept = 0  # before this offset, only the entries of `_late` are still to be kept
+        self._late: set[Partition] = set()  # the partitions that were wanted last
         self._strange = 0  # records that could not be decoded
         self._consumer: Consumer | None = None
 
@@ -60,17 +66,20 @@ class OffsetMapReader(Generic[E]):
     def read(self, wanted: Iterable[Partition] | None = None, progressed: Callable[[], None] = lambda: None) -> None:
         """Read everything up to the topic's current end, and keep the entries of these source partitions, or of all.
 
-        `progressed` is called again and again meanwhile. Raises ClusterAway.
+        `progressed` is called again and again meanwhile. Raises ClusterAway; PartitionError if the cluster
+        refuses to give the topic's records.
         """
         topic_id = self._admin.ids_now([self._topic])[0].get(self._topic)
-        recreated = topic_id is not None and self._known.is_another(self._topic, topic_id)
-        if self._wants_more(wanted) or recreated:
-            self.maps, self._reached = {}, 0
+        if topic_id is not None and self._known.is_another(self._topic, topic_id):
+            self._begin_again()
         consumer = self._consumer = self._consumer or internal_consumer(self._flow.target, self._flow.group)
         end = end_of(consumer, self._topic, self._flow.target.alias)
+        if end < max(self._reached, self._kept):  # an unclean election has cut the topic
+            self._begin_again()
+        self._want(wanted)
         if self._reached >= end:
             return
-        consumer.assign([TopicPartition(self._topic, 0, self._reached)])
+        self._enter(consumer)
         try:
             self._take_all(consumer, end, progressed)
         finally:
@@ -80,34 +89,56 @@ class OffsetMapReader(Generic[E]):
             log.warning("records of the offset map that can't be decoded are ignored", extra=where)
             self._strange = 0
 
-    def _wants_more(self, wanted: Iterable[Partition] | None) -> bool:
-        """Take note of what is wanted. True if entries are wanted that were not kept so far."""
-        before = self._wanted
-        self._wanted = None if wanted is None or before is None else before | set(wanted)
-        return self._wanted != before
+    def _want(self, wanted: Iterable[Partition] | None) -> None:
+        """Take note of what is wanted. Begin at the topic's beginning if that was not kept so far."""
+        if self._wanted is None:
+            return
+        if wanted is None:
+            self._wanted = None
+            self._begin_again()
+        elif more := set(wanted) - self._wanted:
+            self._wanted = self._wanted | more
+            if self._reached < self._kept:  # such a reading has failed half-way: entries would be added twice
+                self._begin_again()
+            else:
+                self._late, self._kept, self._reached = more, self._reached, 0
+
+    def _begin_again(self) -> None:
+        """Forget all, and read the topic from its beginning."""
+        self.maps, self._reached, self._kept, self._late = {}, 0, 0, set()
+
+    def _enter(self, consumer: Consumer) -> None:
+        consumer.assign([TopicPartition(self._topic, 0, self._reached)])
 
     def _take_all(self, consumer: Consumer, end: int, progressed: Callable[[], None]) -> None:
-        deadline = time.monotonic() + READ_TIMEOUT
+        deadline, why = time.monotonic() + READ_TIMEOUT, "no answer in time"
         while self._reached < end:
             for message in consumer.consume(1_000, 0.1):
-                error = message.error()
-                if error is None:
-                    self._reached = int(message.offset() or 0) + 1
-                    self._keep(message.key() or b"", message.value())
-                elif error.code() == KafkaError._PARTITION_EOF:  # after it, a follower may lack what the leader has
-                    self._reached = int(message.offset() or 0)
-                else:
+                error, offset = message.error(), int(message.offset() or 0)
+                if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise PartitionError(f"{self._topic} can't be read: {error.str()}", blocked=True)
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    why = error.str()
                     continue
+                if offset < self._reached:  # the topic was cut meanwhile, and librdkafka has gone back
+                    self._begin_again()
+                    self._enter(consumer)
+                    break
+                if error is None:
+                    self._keep(offset, message.key() or b"", message.value())
+                self._reached = offset if error is not None else offset + 1  # after its end, a follower may lack some
                 deadline = time.monotonic() + READ_TIMEOUT
             progressed()
             if time.monotonic() > deadline:
-                raise ClusterAway(self._flow.target.alias, f"{self._topic} can't be read to its end: no answer in time")
+                raise ClusterAway(self._flow.target.alias, f"{self._topic} can't be read to its end: {why}")
 
-    def _keep(self, key: bytes, value: bytes | None) -> None:
+    def _keep(self, offset: int, key: bytes, value: bytes | None) -> None:
         try:
             copied, downstream = offset_map.decode_key(key)
             partition = Partition(copied.topic, copied.partition)
             if self._wanted is not None and partition not in self._wanted:
+                return
+            if offset < self._kept and partition not in self._late:
                 return
             if value is None:
                 if copied in self.maps:

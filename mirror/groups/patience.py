@@ -21,16 +21,23 @@ class Patience:
     def __init__(self) -> None:
         self._answered = False
         self._unanswered: list[ClusterAway] = []
-        self._noted_at = time.monotonic()
+        self._began = time.monotonic()
 
     @property
     def timeout(self) -> float:
         """Seconds to wait for the next answer."""
         return LONG if len(self._unanswered) < LONG_MAX else SHORT
 
+    def begin(self) -> None:
+        """From now on the cluster is asked about the next group. Otherwise that counts from the last `note`.
+
+        What was done before, such as translating the group's offsets, is no wait for its coordinator.
+        """
+        self._began = time.monotonic()
+
     def note(self, error: ClusterAway | PartitionError | None) -> None:
         """How it went with the next group. Raises the error if the cluster must be away, and not just a coordinator."""
-        took, self._noted_at = time.monotonic() - self._noted_at, time.monotonic()
+        took, self._began = time.monotonic() - self._began, time.monotonic()
         if not isinstance(error, ClusterAway):
             self._answered = True
             return

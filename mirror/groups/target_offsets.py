@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
 from mirror.errors import ClusterAway
-from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import is_due
 from mirror.groups.group_commits import GroupCommits, in_parts
 from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.groups.shared_translator import SharedTranslator
 from mirror.groups.translator import Translator
 from mirror.kafka.cluster import ClusterAdmin, GroupStates
 from mirror.model import Partition
@@ -29,11 +29,15 @@ class _Round:
 
 @dataclass(frozen=True, slots=True)
 class Stands:
-    """A group's offsets on the target after a commit, why others are not there, and whether it has members there."""
+    """A group's offsets on the target after a commit, why others are not there, and whether it has members there.
+
+    `gone` are the source topics whose remote topic is another one by now, or none, each with the reason.
+    """
 
     offsets: Mapping[Partition, Committed]
     failed: Mapping[Partition, str]
     has_members: bool
+    gone: Mapping[str, str] = field(default_factory=dict)
 
 
 class TargetOffsets:
@@ -103,13 +107,11 @@ class TargetOffsets:
         now = time.monotonic()
         ages = {p: now - self._written[group, p] for p in wanted if (group, p) in self._written}
         due = {p: at for p, at in wanted.items() if is_due(before.get(p), at, ages.get(p), self._round.renew_interval)}
-        failed = self._gone(due)
-        due = {p: at for p, at in due.items() if p not in failed}
-        stands = {p: at for p, at in wanted.items() if p not in failed}
-        done, refused = self._committed(group, due, until, timeout)
-        failed |= refused
-        stands = {p: at for p, at in stands.items() if p not in due} | done
-        return Stands(stands, failed, any(p not in done and p not in failed for p in due))
+        gone = self._gone({p.topic for p in due}, wanted)
+        due = {p: at for p, at in due.items() if p.topic not in gone}
+        done, failed = self._committed(group, due, until, timeout)
+        stands = {p: at for p, at in wanted.items() if p not in due and p.topic not in gone} | done
+        return Stands(stands, failed, any(p not in done and p not in failed for p in due), gone)
 
     def _committed(
         self, group: str, due: Mapping[Partition, Committed], until: float, timeout: float
@@ -147,21 +149,16 @@ class TargetOffsets:
         """The remote partition of each source partition."""
         return {each: (self._translator.remote(each.topic), each.partition) for each in partitions}
 
-    def _gone(self, partitions: Iterable[Partition]) -> dict[Partition, str]:
-        """Those whose remote topic was created again, or deleted: a round may last for seconds. Each with the reason.
+    def _gone(self, topics: Collection[str], partitions: Iterable[Partition]) -> dict[str, str]:
+        """Those source topics whose remote topic was created again, or deleted: a round may last for seconds.
 
-        It is asked right before a commit. An offset of the old topic would pass over records of the new one, and never
-        go back.
+        Each with the reason. It is asked right before a commit. An offset of the old topic would pass over records of
+        the new one, and never go back. The partitions tell which remote topics they are of.
         """
-        known: dict[str, list[Partition]] = {}
-        for each in partitions:
-            known.setdefault(self._translator.remote(each.topic), []).append(each)
-        now = self._target.ids_now(known)[0] if known else {}
-        # Without a position a partition tells no id.
-        gone = {
-            name
-            for name, some in known.items()
-            if any(at and at != now.get(name, "") for at in map(self._translator.remote_id, some))
-        }
+        names = {topic: self._translator.remote(topic) for topic in topics}
+        now = self._target.ids_now(names.values())[0] if names else {}
+        # Without a position a partition tells no id, which is "" then.
+        before = [(each.topic, self._translator.remote_id(each)) for each in partitions if each.topic in names]
+        gone = {topic for topic, known in before if known and known != now.get(names[topic], "")}
         reason = "is gone, or another topic has its name since the group round began"
-        return {each: f"{name} {reason}" for name in gone for each in known[name]}
+        return {topic: f"{names[topic]} {reason}" for topic in gone}

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.copy_counter import CopyCounter
+from mirror.groups.loaded_positions import LoadedPositions
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
 from mirror.groups.record_counter import RecordCounter
@@ -54,6 +55,7 @@ class Translator:
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
+        self._loaded = LoadedPositions(flow, self._positions)
         self._counter = CopyCounter(RecordCounter(flow), self._positions)
         self._seen: dict[Partition, Seen] = {}
         self._patience = PATIENCE_IN_ALL  # what is left of it since the last refresh
@@ -63,6 +65,7 @@ class Translator:
     def close(self) -> None:
         """End the clients."""
         self._map.close()
+        self._loaded.close()
         self._positions.close()
         self._counter.close()
 
@@ -73,6 +76,7 @@ class Translator:
         policy names the remote topic.
         """
         self._counter.forget()
+        self._loaded.disconnect()
         self._patience = PATIENCE_IN_ALL
         self._given_up.clear()
         self._names.refresh()
@@ -132,22 +136,19 @@ class Translator:
     def unmoved(self, partitions: Iterable[Partition]) -> set[Partition]:
         """The partitions of which nothing was copied between the last refresh and now. Raises ClusterAway.
 
-        Positions are loaded for that, because an old position would hide what was copied. If one of them can't be
-        loaded because a transaction holds it, the answer is empty.
+        Positions are loaded for that, because an old position would hide what was copied. A partition is missing if its
+        position can't be loaded, as while a transaction holds it.
         """
         remotes = {each: self._at(each) for each in partitions}
-        now = self._positions.hints(remotes.values())
+        now = self._positions.hints(remotes.values(), set())
         idle = {each: at for each, at in remotes.items() if now.get(at) == self._seen[each].position is not None}
-        try:
-            loaded = self._positions.load_all(idle.values()) if idle else {}
-        except PartitionError:
-            return set()
-        return {each for each, at in idle.items() if loaded[at] == self._seen[each].position}
+        loaded = self._loaded.load(idle.values())
+        return {each for each, at in idle.items() if loaded.get(at) == self._seen[each].position}
 
     def remote_id(self, partition: Partition) -> str:
         """The id of the remote topic that the last refresh has found; "" if it is not known."""
-        position = self._seen[partition].position
-        return "" if position is None else position.remote_id
+        seen = self._seen[partition]
+        return "" if seen.position is None or seen.recreated else seen.position.remote_id
 
     def _is_whole(self, partition: Partition) -> bool:
         """True if all records before the first copied one were left out by a transform."""
@@ -230,7 +231,7 @@ class Translator:
             found = asked = find(self.entries(partition, position), End(position.offset, position.map_end))
             given_up = isinstance(asked, Count) and (partition, asked) in self._given_up
             if isinstance(asked, Count):
-                if reason := self._no_count(self._seen[partition]):
+                if reason := self._no_count(partition, asked):
                     return reason
                 records = None if given_up else self._counter.count(self._at(partition), position, asked)
                 found = asked if records is None else counted(asked, *records)
@@ -271,14 +272,20 @@ class Translator:
         """The remote partition."""
         return Partition(self.remote(partition.topic), partition.partition)
 
-    def _no_count(self, seen: Seen) -> str:
-        """Why nothing can be counted in a remote partition; "" if it can."""
+    def _no_count(self, partition: Partition, count: Count) -> str:
+        """Why this can't be counted; "" if it can. Raises ClusterAway, PartitionError."""
+        seen = self._seen[partition]
         if self._flow.active_active:
             return SHARED
         if seen.compacted:  # compaction may have removed as many records as copying has added
             return COMPACTED
-        # Without a start the partition is offline: to count would only take time.
-        return NO_START if seen.log_start is None else ""
+        if seen.log_start is None:  # the partition is offline: to count would only take time
+            return NO_START
+        last = max(count.begin, count.end or 0)
+        if (partition, count) in self._given_up or (seen.log_end is not None and last <= seen.log_end):
+            return ""
+        # As for `_in_log`. Whoever reads from beyond the end of the log gets no answer.
+        return "" if last <= self._positions.end(*self._at(partition)) else CUT_OFF
 
     def _translation(self, partition: Partition, offset: int, found: int | str) -> Translation:
         remote = self.remote(partition.topic)

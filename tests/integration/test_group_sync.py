@@ -413,6 +413,7 @@ def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
     denied = [each for each in found if each.outcome is GroupOutcome.DENIED]
     assert {each.partition for each in denied} == {Partition(topic, 0), Partition(topic, 1)}
     assert all("another topic has its name" in each.reason for each in denied)
+    assert all(each.downstream is None for each in denied), "there is no checkpoint of the old topic's offset"
     (good,) = [each for each in found if each not in denied]
     assert (good.partition, good.outcome, good.committed) == (Partition(other, 0), GroupOutcome.EXACT, 1)
     there, _ = offsets_of(

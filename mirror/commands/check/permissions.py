@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mirror.groups.flow_back import FlowBack
+from mirror.groups.flow_back import FlowsBack
 from mirror.groups.selected import selected
 from mirror.groups.source_groups import taking_part
 from mirror.kafka.cluster import ClusterAdmin, chunks
@@ -52,10 +53,12 @@ def words(operations: Iterable[str]) -> str:
     return ", ".join(each.title().replace("_", "") for each in sorted(operations))
 
 
-def needs(flow: Flow, remotes: Mapping[str, str], groups: Collection[str], group_back: str = "") -> Iterator[Need]:
+def needs(
+    flow: Flow, remotes: Mapping[str, str], groups: Collection[str], group_back: Collection[str] = ()
+) -> Iterator[Need]:
     """All that a flow needs; `remotes` has the remote topic of each topic, `groups` are those that take part.
 
-    `group_back` is the group of the flow back, with active_active.
+    `group_back` has the groups of the flows back, with active_active.
     """
     yield from _to_copy(flow, remotes)
     yield from _configurations(flow, remotes)
@@ -64,7 +67,7 @@ def needs(flow: Flow, remotes: Mapping[str, str], groups: Collection[str], group
     yield from beside(flow, groups, group_back)
 
 
-def beside(flow: Flow, groups: Collection[str], group_back: str) -> Iterator[Need]:
+def beside(flow: Flow, groups: Collection[str], group_back: Collection[str]) -> Iterator[Need]:
     """What the flow leader needs beside the copying; without it records are copied all the same."""
     source, target, names = flow.source, flow.target, tuple(sorted(groups))
     if flow.makes_rounds and names:
@@ -86,7 +89,7 @@ def beside(flow: Flow, groups: Collection[str], group_back: str) -> Iterator[Nee
         yield Need(target, Kind.CLUSTER, (), COPY_ACLS, why, required=False)
 
 
-def _of_flow_back(flow: Flow, group: str) -> Iterator[Need]:
+def _of_flow_back(flow: Flow, groups: Collection[str]) -> Iterator[Need]:
     """What tells of the flow back on the source. Its alias for our target need not be ours, so these are prefixes."""
     source = flow.source
     why = "active_active: to read the plan of the flow back"
@@ -95,16 +98,19 @@ def _of_flow_back(flow: Flow, group: str) -> Iterator[Need]:
         why = "active_active: to sync groups by the offset map of the flow back"
         yield Need(source, Kind.TOPIC, (OFFSET_MAPS,), READ_SOURCE, why, prefixed=True, required=False)
         why = "active_active: to sync groups by the position of the flow back"
-        yield Need(source, Kind.GROUP, (group,), frozenset({"DESCRIBE"}), why, required=False)
+        yield Need(source, Kind.GROUP, tuple(groups), frozenset({"DESCRIBE"}), why, required=False)
 
 
-def group_back(flow: Flow) -> str:
-    """The group of the flow back, with active_active: its plan names it, or else it is the default.
+def group_back(flow: Flow) -> tuple[str, ...]:
+    """The group of each flow back, with active_active: the plans name them, or else it is the default one.
 
     Raises ClusterAway or FlowError.
     """
-    found = FlowBack(flow).find_flow() if flow.active_active and flow.makes_rounds else None
-    return found.group if found else f"mirror-{flow.target.alias}-{flow.source.alias}"
+    if not (flow.active_active and flow.makes_rounds):
+        return ()
+    with closing(FlowsBack(flow)) as finder:
+        found = dict.fromkeys(back.flow.group for back in finder.find())
+    return tuple(found) or (f"mirror-{flow.target.alias}-{flow.source.alias}",)
 
 
 def for_canary(flow: Flow) -> Need:

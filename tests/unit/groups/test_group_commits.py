@@ -183,8 +183,10 @@ def test_a_commit_is_not_sent_after_its_time(
     limited = cluster(broker, **{"broker.address.ttl": "1000"})
     with closing(GroupCommits(limited)) as of_librdkafka:
         for each in (commits, of_librdkafka):
-            with pytest.raises(TooLate, match="its offsets there were read too long ago"):
+            with pytest.raises(TooLate) as raised:
                 each.commit("g", OFFSETS, time.monotonic())
+            said = "cluster backup: the offsets of group g can't be committed: it is too long since mirror has read"
+            assert str(raised.value).startswith(said), "the cluster may well answer"
     assert not broker.commits and not librdkafka
 
 

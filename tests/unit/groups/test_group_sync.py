@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mirror.groups import group_sync
+from mirror.errors import ClusterAway
+from mirror.groups import group_sync, patience
 from mirror.groups.group_choice import GroupOutcome, choose, is_due
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_sync import GroupSync
+from mirror.groups.patience import LONG_MAX, TOO_SLOW
 from mirror.groups.source_groups import SourceGroups
+from mirror.groups.target_offsets import Stands
 from mirror.groups.translated import Translation
 from mirror.groups.translation import Unknown
-from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.cluster import ClusterAdmin, GroupStates
 from mirror.model import Partition
 from tests.unit.test_naming import flow
 
@@ -123,3 +128,86 @@ def test_the_offsets_of_a_group_are_gone_through_as_often_with_many_topics(
         (GroupOutcome.UNTRANSLATED, "the topic is not mirrored: excluded")
     }
     assert offsets.gone_through <= 4
+
+
+GROUPS = [f"g{number}" for number in range(2 * LONG_MAX)]
+PARTITIONS = [Partition("orders", 0), Partition("orders", 1), Partition("clicks", 0)]
+
+
+class World:
+    """In place of both clusters: each group has an offset in each partition. It is a translator, too."""
+
+    gives_metadata = True
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.translates = 0.0  # seconds that a translation takes
+        self.away: Collection[str] = ()  # groups whose coordinators on the target are away
+        self.answers = 1.0  # seconds after which that shows
+        self.stands = Stands({}, {}, False)
+        self.before: dict[Partition, Committed] = {}
+        monkeypatch.setattr(group_sync, "time", self)
+        monkeypatch.setattr(patience, "time", self)
+        monkeypatch.setattr(group_sync, "unmirrored", lambda *_: {})
+        monkeypatch.setattr(ClusterAdmin, "offsets", lambda *_: {})
+        monkeypatch.setattr(ClusterAdmin, "group_states", lambda _: GroupStates())
+        monkeypatch.setattr(SourceGroups, "offsets", lambda _: {name: self.offsets() for name in GROUPS})
+        for name in ("Translator", "TargetOffsets"):
+            monkeypatch.setattr(group_sync, name, lambda *_: self)
+        one = flow()
+        self.sync = GroupSync(flow(groups=replace(one.groups, sync=True)))
+
+    def offsets(self) -> dict[Partition, Committed]:
+        return {each: Committed(100, "") for each in PARTITIONS}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def refresh(self, _: object) -> None: ...
+
+    def forget_others(self, _: object) -> None: ...
+
+    def to_downstream(self, partition: Partition, upstream: int) -> Translation:
+        self.now += self.translates
+        return replace(EXACT, partition=partition)
+
+    def remote_id(self, _: object) -> str:
+        return "old"
+
+    @contextmanager
+    def round(self, *_: object) -> Iterator[None]:
+        yield
+
+    def read(self, group: str, *_: object) -> Any:
+        self.now += self.answers
+        if group in self.away:
+            raise ClusterAway("backup", "no answer in time")
+        return self.before, {}
+
+    def commit(self, *_: object) -> Stands:
+        return self.stands
+
+
+def test_a_round_does_not_end_because_translations_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may wait for transactions that are open. Some coordinators are away meanwhile, and others are not."""
+    world = World(monkeypatch)
+    world.translates, world.away = TOO_SLOW, GROUPS[1:]
+    found = world.sync.round(60.0)
+    assert {each.group for each in found if each.outcome is GroupOutcome.DENIED} == set(GROUPS[1:])
+    world.answers = 2 * TOO_SLOW
+    with pytest.raises(ClusterAway):
+        world.sync.round(60.0)
+
+
+def test_of_a_topic_that_was_created_again_no_offset_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would become a checkpoint, and is one of the old topic. Another offset that is denied may become one."""
+    world = World(monkeypatch)
+    world.stands = Stands({}, {PARTITIONS[2]: "not allowed"}, False, gone={"orders": "another topic"})
+    world.before = {PARTITIONS[1]: Committed(99, "")}
+    found = {each.partition: each for each in world.sync.round(60.0) if each.group == GROUPS[0]}
+    said = [(found[each].outcome, found[each].reason, found[each].downstream) for each in PARTITIONS]
+    assert said == [
+        (GroupOutcome.DENIED, "another topic", None),
+        (GroupOutcome.DENIED, "another topic", None),
+        (GroupOutcome.DENIED, "not allowed", 70),
+    ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups import patience as module
-from mirror.groups.patience import AWAY_AFTER, LONG, LONG_MAX, SHORT, Patience
+from mirror.groups.patience import AWAY_AFTER, LONG, LONG_MAX, SHORT, TOO_SLOW, Patience
 
 AWAY = ClusterAway("backup", "no answer in time")
 
@@ -36,6 +38,23 @@ def test_a_cluster_that_never_answers_is_away() -> None:
         patience.end()
     for _ in range(AWAY_AFTER - LONG_MAX - 2):
         patience.note(AWAY)
+    with pytest.raises(ClusterAway):
+        patience.note(AWAY)
+
+
+def test_what_comes_before_a_question_is_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's offsets are translated first, and that may take seconds."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    patience = Patience()
+    patience.note(None)
+    for _ in range(AWAY_AFTER + 1):
+        clock.now += 2 * TOO_SLOW
+        patience.begin()
+        clock.now += SHORT
+        patience.note(AWAY)
+    patience.begin()
+    clock.now += 2 * TOO_SLOW
     with pytest.raises(ClusterAway):
         patience.note(AWAY)
 

@@ -141,6 +141,21 @@ def test_an_offset_that_a_transaction_still_holds_is_not_taken_for_the_group_s(
     assert target.are_stable == [True]
 
 
+def test_of_a_topic_that_was_created_again_meanwhile_nothing_is_committed(
+    target: Target, offsets: TargetOffsets
+) -> None:
+    """No partition of it, even if it is not due. Other topics get their offsets."""
+    other = Partition("clicks", 0)
+    wanted = {**WANTED, other: Committed(8, "mine")}
+    target.ids = {"primary.orders": "another", "primary.clicks": "id"}
+    before = dict.fromkeys(PARTITIONS[:1], WANTED[PARTITIONS[0]])
+    offsets._written["g", PARTITIONS[0]] = time.monotonic()
+    reason = "primary.orders is gone, or another topic has its name since the group round began"
+    stands = commit(offsets, before, wanted=wanted)
+    assert stands == Stands({other: wanted[other]}, {}, has_members=False, gone={"orders": reason})
+    assert [list(each) for each in target.commits] == [[("primary.clicks", 0)]]
+
+
 LARGE = {each: Committed(7, PART_MAX // 2 * "x") for each in PARTITIONS}  # each one needs a commit of its own
 
 

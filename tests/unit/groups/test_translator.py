@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +43,8 @@ class World:
     looks: int = 0
     loaded: Position | None = None  # if it is another one: the position's own partition may lag behind the records
     maps: dict[Copied, PartitionMap] = field(default_factory=dict)
+    refused: Collection[Partition] = ()  # the target does not give their positions
+    held: Collection[Partition] = ()  # a transaction holds their positions
     ids: tuple[str, str] = "id", "remote"  # of the source's topic and of the remote one
 
     def translator(self, monkeypatch: pytest.MonkeyPatch) -> Translator:
@@ -52,6 +54,7 @@ class World:
             "PositionReader",
             "RecordCounter",
             "CopyCounter",
+            "LoadedPositions",
         ):
             monkeypatch.setattr(module, name, lambda *_: self)
         monkeypatch.setattr(module, "time", self)
@@ -81,14 +84,19 @@ class World:
             read = self.maps.setdefault(Copied(*each, "id", "remote"), PartitionMap())
             read.add(ENTRY)
 
-    def hints(self, remotes: Iterable[Partition], *_: object) -> Mapping[Partition, Position | None]:
+    def hints(
+        self, remotes: Iterable[Partition], refused: set[Partition] | None = None
+    ) -> Mapping[Partition, Position | None]:
         self.looks += 1
         self.now += 0.01
         now = self.positions.pop(0) if len(self.positions) > 1 else self.positions[0]
-        return dict.fromkeys(remotes, now)
+        assert not self.refused or refused is not None, "otherwise that is an error"
+        return {each: now for each in remotes if each not in self.refused}
 
-    def load_all(self, remotes: Iterable[Partition]) -> Mapping[Partition, Position | None]:
-        return dict.fromkeys(remotes, self.loaded or self.positions[0])
+    def load(self, remotes: Iterable[Partition]) -> Mapping[Partition, Position | None]:
+        return {each: self.loaded or self.positions[0] for each in remotes if each not in self.held}
+
+    def disconnect(self) -> None: ...
 
     def end(self, *_: object) -> int:
         return self.high
@@ -198,6 +206,37 @@ def test_a_record_may_be_seen_before_its_position(monkeypatch: pytest.MonkeyPatc
     world = World([BEFORE], loaded=AFTER)
     found = world.translator(monkeypatch).to_upstream(HERE, 17)
     assert (found.translated, found.reason) == (None, Unknown.MOVED.value)
+
+
+def test_a_partition_that_a_transaction_holds_or_that_is_refused_says_nothing_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World([AFTER])
+    translator = world.translator(monkeypatch)
+    assert translator.unmoved(PARTITIONS) == set(PARTITIONS)
+    world.held, world.refused = PARTITIONS[:2], PARTITIONS[2:4]
+    assert translator.unmoved(PARTITIONS) == set(PARTITIONS[4:])
+    translator.refresh(PARTITIONS)
+    assert translator.unmoved(PARTITIONS) == set(PARTITIONS[4:]), "without a position nothing is known, either"
+
+
+@pytest.mark.parametrize(
+    ("upstream", "high", "counts", "translated"),
+    [
+        (12, 14, 0, None),  # both ends of what has to be counted are known, and the second one is gone
+        (14, 14, 0, None),  # here the first one is
+        (14, 17, 1, 16),  # only the last stable offset is before it
+        (12, 17, 1, 13),
+    ],
+)
+def test_records_that_were_cut_off_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch, upstream: int, high: int, counts: int, translated: int | None
+) -> None:
+    """A consumer that begins after the end of the log reads it from its beginning, and gets no answer for long."""
+    world = World([TAIL], open=False, log_end=10, high=high)
+    found = world.translator(monkeypatch).to_downstream(HERE, upstream)
+    assert (len(world.counts), found.reason) == (counts, "" if counts else CUT_OFF)
+    assert found.translated == translated
 
 
 @pytest.mark.parametrize(
@@ -333,6 +372,7 @@ def test_of_a_topic_that_was_created_again_nothing_is_known(
         found = translator.to_downstream(HERE, upstream)
         assert (found.translated, found.reason) == (None, reason)
     assert translator.to_upstream(HERE, 5).reason == reason
+    assert translator.remote_id(HERE) == "", "another partition may be copied to the new topic already"
 
 
 def test_a_remote_topic_that_is_created_again_while_its_bounds_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,19 @@ import pytest
 
 from mirror.commands.check.beside_checks import beside_checks, finding
 from mirror.commands.check.inspection import Description
-from mirror.commands.check.permissions import CONTROL_TOPICS, Kind, Need, beside, commands, needs, script, words
+from mirror.commands.check.permissions import (
+    CONTROL_TOPICS,
+    Kind,
+    Need,
+    beside,
+    commands,
+    group_back,
+    needs,
+    script,
+    words,
+)
 from mirror.commands.check.purposes import adopting, handing_back, operating
+from mirror.groups.flow_back import FlowBack, FlowsBack
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
 from tests.harness.certificates import self_signed
 from tests.unit.test_naming import flow
@@ -86,11 +97,21 @@ def test_acl_sync_that_does_not_know_mirrors_own_user(login: dict[str, str], syn
 def test_with_active_active_the_source_tells_of_the_flow_back(syncs: bool) -> None:
     one = replace(settings(syncs), active_active=True, replication_policy="identity")
     plain = list(needs(replace(one, active_active=False), REMOTES, ["billing"]))
-    more = [each for each in needs(one, REMOTES, ["billing"], "theirs") if each not in plain]
+    more = [each for each in needs(one, REMOTES, ["billing"], ("theirs",)) if each not in plain]
     of_groups = [("topic", "mirror-offset-map.", "Describe, Read", True), ("group", "theirs", "Describe", False)]
     said = [(n.kind, ",".join(n.names), words(n.operations), n.prefixed) for n in more]
     assert said == [("topic", "mirror-control.", "Describe, Read", True), *(of_groups if syncs else [])]
     assert {each.cluster.alias for each in more} == {"primary"} and not any(each.required for each in more)
+
+
+def test_the_groups_of_all_flows_back_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several may share the topics. Before one has run, nobody knows its group, which is then the default one."""
+    one = replace(settings(True), active_active=True)
+    backs = [FlowBack(replace(one, group=name), frozenset({name})) for name in ("one", "two", "one")]
+    monkeypatch.setattr(FlowsBack, "find", lambda _: backs)
+    assert group_back(one) == ("one", "two")
+    backs.clear()
+    assert group_back(one) == ("mirror-backup-primary",)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +128,7 @@ def test_with_active_active_the_source_tells_of_the_flow_back(syncs: bool) -> No
 )
 def test_each_topic_with_the_beginning_has_to_be_allowed(topics: dict[str, set[str]], outcome: str, said: str) -> None:
     """Create is not asked for, because the flow back creates these topics."""
-    (need,) = (n for n in beside(replace(settings(False), active_active=True), [], "") if n.names == (CONTROL_TOPICS,))
+    (need,) = (n for n in beside(replace(settings(False), active_active=True), [], ()) if n.names == (CONTROL_TOPICS,))
     cluster: Any = SimpleNamespace(
         partitions=lambda: dict.fromkeys(topics, 1), topic_operations=lambda names: {n: topics[n] for n in names}
     )
