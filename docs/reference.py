@@ -1,18 +1,18 @@
 """The tables of the reference pages, made from the code.
 
 A page in docs/ holds a marker such as `<!-- generated: keys -->`. When the site is built, `hooks.py` puts the table of
-that name there. If `<!-- end -->` follows, the table is also committed between the two, for readers of the repository:
-`make docs` brings it up to date, and a test compares it. This module is the one place of the site that knows the
-package's modules.
+that name there. Up to `<!-- end -->` the table is also committed, for readers of the repository: `make docs` brings it
+up to date, and a test compares it. This module is the one place of the site that knows the package's modules.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from prometheus_client.core import Metric
@@ -31,8 +31,9 @@ from mirror.control.data_path import DATA_PATHS, OTHER_REASON, PATH_REASONS
 from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.certificates import KINDS
 from mirror.kafka.clients import SOURCE_CONSUMER
-from mirror.kafka.producers import TARGET_PRODUCER
+from mirror.kafka.producers import fixed_producer
 from mirror.model import SIDES
+from mirror.settings import Flow
 from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
@@ -47,12 +48,12 @@ __all__ = [
     "FLOW",
     "GROUP",
     "PARTITION",
-    "SECRET",
     "Metrics",
     "table",
 ]  # what the tests of the site compare it with
 
 ROOT = Path(__file__).parents[1]
+WIDTH = 120
 RUNBOOKS = ROOT / "docs" / "runbooks"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 
@@ -72,8 +73,18 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "metrics.otlp": model.OtlpModel,
     "log": model.LogModel,
 }
-# Properties of clients and of Spark, headers, and the password of the HTTP server.
-MAY_HOLD_SECRETS = ("clusters.<alias>", "spark", "metrics.otlp", "http")
+# What `mirror config` may hide though no reference stands there: properties of clients and of Spark, headers, the path
+# of a URL, and a password. The names of `token_provider` and `tls_key` say "secret", but their values are paths.
+MAY_HOLD_SECRETS = frozenset(
+    {
+        ("clusters.<alias>", "consumer"),
+        ("clusters.<alias>", "producer"),
+        ("spark", "conf"),
+        ("metrics.otlp", "headers"),
+        ("metrics.otlp", "endpoint"),
+        ("http", "password"),
+    }
+)
 
 LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
@@ -90,43 +101,109 @@ LABEL_VALUES = {
     ("mirror_topic_configs", "outcome"): CONFIG_OUTCOMES,
     ("mirror_topic_acls", "outcome"): ACL_OUTCOMES,
 }
-MEANINGS = {
-    "unassigned": "no task has it",
-    "standby": "this service waits until no living service leads the flow, and then takes over",
-    "starting": "a partition is being taken over, or waits for records without a producer; a flow's Spark query starts",
-    "paused": "as `mirror pause` told it",
+# By the metric, because a word may mean another thing in another one. A metric that is here has all of its values.
+_STANDS_STILL = {
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",
     "blocked": "it waits for a person, who has to decide or to repair something",
-    "stopped": "this service does not run the flow any more: another one leads it",
-    "records": "record by record",
-    "batches": "in whole record batches (`data_path: auto`)",
-    "aborted": "its records are copied again",
-    "unknown": "nobody said how it ended; the target was asked, and what is missing is copied again",
-    "deleted": "the source removed the records before they were copied",
-    "truncated": "an unclean leader election cut the source's log",
-    "recreated": "the source topic was deleted and created again; 1 each, because nobody knows how many records it had",
-    "corrupt": "the batch is damaged",
-    "refused": "the target refused the record, or the transform failed for it",
-    "dead_letter": "the same, and the record is in the dead-letter topic",
-    "exact": "it is translated, and with `groups.sync` it is committed on the target",
-    "earlier": "with `active_active`, an earlier offset stands for it, so that no record of the target is passed over",
-    "ahead": "the copy has not come so far; the end of the copy stands for it",
-    "untranslated": "it can't be translated: the status page and `/status` say why",
-    "active": "the group has members on the target: nothing is committed",
-    "backwards": "the group's offset on the target is higher, and stays",
-    "denied": "the source does not give the group's offset, or the target does not give or take it",
-    "in_step": "nothing differs that mirror copies, or the target has the ACL",
-    "created": "the target lacked the ACL, and it was created",
-    "missing": "the target refuses the ACL: the status page and `/status` say why",
-    "not_copied": "a rule keeps the ACL from being copied: the status page and `/status` say which",
-    "altered": "it differed at the last comparison, and was altered",
-    "different": "it differs, and the target refuses the change: the status page and `/status` say why",
-    THROTTLE: "the `throttle` of the flow or of the topic",
-    "ca": "of the authorities in `ssl.ca.location` or `ssl.ca.pem`, if it has at most 20 (a system's bundle has more)",
-    "http": "that of mirror's HTTP server, in `http.tls_certificate`, with its chain",
-    "certificate": "mirror's own, in `ssl.certificate.location` or `ssl.certificate.pem`, with its chain",
-    "hidden": "a cluster does not let mirror read one of the two configurations",
-    "remote_topic": "the remote topic was deleted with the records; 1 each",
+}
+MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "mirror_flow_state": {
+        "standby": "this service waits until no living service leads the flow, and then takes over",
+        "starting": "its Spark query starts",
+        "running": "its Spark query runs",
+        **_STANDS_STILL,
+        "stopped": "this service does not run the flow any more, as a rule because another one leads it",
+    },
+    "mirror_partitions": {
+        "unassigned": "no task has it",
+        "starting": "it is being taken over, or waits for records without a producer",
+        "running": "it is copied",
+        "paused": "a person has ordered it with `mirror pause`",
+        **_STANDS_STILL,
+    },
+    "mirror_throttled_partitions": {
+        "source": "a quota of the source",
+        "target": "a quota of the target",
+        THROTTLE: "the `throttle` of the flow or of the topic",
+    },
+    "mirror_data_path_partitions": {
+        "records": "record by record",
+        "batches": "in whole record batches (`data_path: auto`)",
+    },
+    "mirror_record_path_partitions": {
+        "without_transactions": "the flow has `exactly_once: false`",
+        "active_active": "the flow has `active_active: true`, and each copy gets a header",
+        "transform": "the topic has a transform",
+        "compression": "`compression` of the flow or `compression.type` of the target says how records are compressed",
+        "client": "the connection needs what only librdkafka has",
+        "unsupported": "the target is older than Kafka 4.0, or its `transaction.version` is below 2",
+        "source_too_old": "the source is older than Kafka 3.1",
+        "log_append_time": "a batch of the source has the broker's own time, and the target would refuse it",
+        "compacted": "compaction has removed records from a batch, and the target would refuse it",
+        "old_format": "a batch has a format from before Kafka 0.11",
+        "unknown_codec": "a batch is compressed in a way that mirror does not know",
+        "too_large": "a batch is larger than the remote topic or mirror takes, or a large one got no answer",
+        "small_batches": "the source has many small batches that can't be merged, and record by record is faster",
+        "too_many_records": "a batch says that it has more than 262,144 records",
+        "position_within_batch": "copying began within a batch: its rest is copied by records",
+        "target_refuses": "the target refuses a batch, or would replace its timestamps",
+        "interleaved": "somebody else writes to the remote partition",
+        "too_slow": "the target does not take even a single batch in time",
+        "doubted": "the position is missing or not the expected one, or does not belong to the records of the target",
+        "remote_topic": "the remote topic was deleted, or another one has its name",
+        "unknown_topic": "the plan does not have the id of the source topic",
+        "recreated": "the source topic was deleted and created again",
+        "out_of_range": "the source does not have the position's offset",
+        "diverged": "an unclean leader election cut the source's log before the position",
+        "unreadable": "a batch or an answer of the source can't be read",
+        "refused": "the source refuses to give the partition, as without a permission",
+        "defect": "a bug of the batch path: the log has it",
+        OTHER_REASON: "a reason of a newer version of mirror",
+    },
+    "mirror_certificate_expiry_timestamp_seconds": {
+        "ca": "of the authorities in `ssl.ca.location` or `ssl.ca.pem`, if it has at most 20 (a system's bundle has "
+        "more)",
+        "certificate": "mirror's own, in `ssl.certificate.location` or `ssl.certificate.pem`, with its chain",
+        "http": "that of mirror's HTTP server, in `http.tls_certificate`, with its chain",
+    },
+    "mirror_transactions": {
+        "committed": "the target has confirmed it",
+        "aborted": "its records are copied again",
+        "unknown": "nobody said how it ended; the target was asked, and what is missing is copied again",
+    },
+    "mirror_lost_offsets": {
+        "deleted": "the source removed the records before they were copied",
+        "truncated": "an unclean leader election cut the source's log",
+        "recreated": "the source topic was deleted and created again; 1 for each partition, because nobody knows how "
+        "many records it had",
+        "corrupt": "the batch is damaged",
+        "refused": "the target refused the record, or the transform failed for it",
+        "dead_letter": "the same, and the record is in the dead-letter topic",
+        "remote_topic": "the remote topic was deleted with the records; 1 for each partition",
+    },
+    "mirror_group_partitions": {
+        "exact": "it is translated, and with `groups.sync` it is committed on the target",
+        "earlier": "with `active_active`, an earlier offset stands for it, so that no record of the target is passed "
+        "over",
+        "ahead": "the copy has not come so far; the end of the copy stands for it",
+        "untranslated": "it can't be translated: the status page and `/status` say why",
+        "active": "the group has members on the target: nothing is committed",
+        "backwards": "the group's offset on the target is higher, and stays",
+        "denied": "the source does not give the group's offset, or the target does not give or take it",
+    },
+    "mirror_topic_configs": {
+        "in_step": "nothing differs that mirror copies",
+        "altered": "it differed at the last comparison, and was altered",
+        "different": "it differs: the target refuses the change, or does not know a key that the source topic sets "
+        "(list that key in `exclude_configs`); the status page and `/status` say why",
+        "hidden": "a cluster does not let mirror read one of the two configurations",
+    },
+    "mirror_topic_acls": {
+        "in_step": "the target has the ACL",
+        "created": "the target lacked the ACL, and it was created",
+        "missing": "the target refuses the ACL: the status page and `/status` say why",
+        "not_copied": "a rule keeps the ACL from being copied: the status page and `/status` say which",
+    },
 }
 # The finest comes first: its labels begin with those of the others.
 GROUPS = {
@@ -157,13 +234,39 @@ def secrets() -> str:
 
 def fixed_properties() -> str:
     """The librdkafka properties that a configuration can't change."""
+    consumer = {**SOURCE_CONSUMER, **_OF_SOURCE_CONSUMER}
+    producer = {**fixed_producer(_flow()), **_OF_TARGET_PRODUCER}
     rows = [
-        (name, value, client)
-        for client, properties in (("source consumer", SOURCE_CONSUMER), ("target producer", TARGET_PRODUCER))
+        (f"`{name}`", DEPENDING.get(name) or f"`{json.dumps(value).strip(chr(34))}`", client)
+        for client, properties in (("source consumer", consumer), ("target producer", producer))
         for name, value in properties.items()
     ]
-    written = [(f"`{name}`", f"`{json.dumps(value).strip(chr(34))}`", client) for name, value, client in rows]
-    return _table(("property", "value", "client"), written)
+    return _table(("property", "value", "client"), rows)
+
+
+# What mirror sets where it makes the clients, besides SOURCE_CONSUMER and `fixed_producer`: a test compares them.
+_OF_SOURCE_CONSUMER = {"group.id": "", "log_level": 7, "debug": "metadata"}
+_OF_TARGET_PRODUCER = {"transactional.id": "", "enable.gapless.guarantee": True, "socket.timeout.ms": 0}
+# Where the value is not the same for all flows.
+DEPENDING = {
+    "group.id": "the flow's `group`",
+    "transactional.id": "one for each partition; none with `exactly_once: false`",
+    "transaction.timeout.ms": "`transaction_timeout`",
+    "message.timeout.ms": "`transaction_timeout`; `0` with `exactly_once: false`",
+    "connections.max.idle.ms": "`transaction_timeout`",
+    "queue.buffering.max.messages": "twice `batch_max_records`, and at least `100000`",
+    "enable.gapless.guarantee": "`true` with `exactly_once: false`",
+    "socket.timeout.ms": "yours, but at least 100 ms less than `transaction_timeout`",
+}
+
+
+def _flow(**keys: Any) -> Flow:
+    """A flow from `primary` to `backup` with these keys."""
+    ends = {"source": "primary", "target": "backup"}
+    clusters = {alias: {"bootstrap.servers": alias} for alias in ends.values()}
+    root = model.RootModel.model_validate({"clusters": clusters, "flows": [{**ends, **keys}]})
+    (flow,) = settings_of(root, frozenset(), {}, ()).flows
+    return flow
 
 
 def permissions() -> str:
@@ -175,12 +278,8 @@ def permissions() -> str:
         "active_active": True,
         "on_poison_record": "dead_letter",
     }
-    ends = {"source": "primary", "target": "backup"}
-    clusters = {alias: {"bootstrap.servers": alias} for alias in ends.values()}
-    root = model.RootModel.model_validate({"clusters": clusters, "flows": [{**ends, **every}]})
-    (flow,) = settings_of(root, frozenset(), {}, ()).flows
-    rows = []
-    for need in needs(flow, {"orders": "primary.orders"}, ["billing"], "mirror-backup-primary"):
+    flow, rows = _flow(**every), []
+    for need in needs(flow, {"orders": "primary.orders"}, ["billing"], ["mirror-backup-primary"]):
         names = ", ".join(f"`{name}{'*' * need.prefixed}`" for name in need.names)
         role = "source" if need.cluster is flow.source else "target"
         rows.append((role, f"{need.kind} {names}".strip(), words(need.operations), need.why, _REQUIRED[need.required]))
@@ -243,7 +342,10 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 MARKER = re.compile(r"<!-- generated: ([a-z ]+) -->(?:\n(?:(?!<!--).)*<!-- end -->)?", re.DOTALL)
-ANCHOR = re.compile(r" \{#[^}\s]+\}$", re.MULTILINE)  # the site's own names of headings
+# The site's own names of headings, and the links to them. In the repository a heading has only the name that its text
+# gives it, which may be that of several keys.
+ANCHOR = re.compile(r" \{#([^}\s]+)\}$", re.MULTILINE)
+OWN_LINK = re.compile(r"\[([^\[\]]+)\]\(#([^()\s]+)\)")
 
 
 def committed(markdown: str) -> str:
@@ -252,10 +354,15 @@ def committed(markdown: str) -> str:
     def block(found: re.Match[str]) -> str:
         if not found[0].endswith("<!-- end -->"):
             return found[0]
-        table = ANCHOR.sub("", TABLES[found[1]]()).strip()
-        return f"<!-- generated: {found[1]} -->\n\n{table}\n\n<!-- end -->"
+        return f"<!-- generated: {found[1]} -->\n\n{_in_the_repository(TABLES[found[1]]()).strip()}\n\n<!-- end -->"
 
     return MARKER.sub(block, markdown)
+
+
+def _in_the_repository(table: str) -> str:
+    """A table without the site's names of headings: a link to one of them is its text alone."""
+    names = set(ANCHOR.findall(table))
+    return OWN_LINK.sub(lambda link: link[1] if link[2] in names else link[0], ANCHOR.sub("", table))
 
 
 def main() -> None:
@@ -284,11 +391,11 @@ def default(field: FieldInfo) -> str:
 def _section(section: str) -> Iterator[str]:
     kind = SECTIONS[section]
     yield f"## `{section}` {{#section-{_anchor(section, '')}}}\n" if section else "## The top level\n"
-    yield f"{kind.__doc__}\n"
+    yield _wrapped(str(kind.__doc__)) + "\n"
     rows = []
     for key, field in fields(section):
         shown = "required" if field.is_required() else f"`{default(field)}`"
-        rows.append((f"[`{key}`](#{_anchor(section, key)})", _type(kind, key, field), shown))
+        rows.append((f"[`{key}`](#{_anchor(section, key)})", type_of(kind, key, field), shown))
     if kind.model_config.get("extra") == "allow":
         rows.append(("any other key", "text, number, `true` or `false`", ""))
     yield _table(("key", "type", "default"), rows) + "\n"
@@ -298,23 +405,23 @@ def _section(section: str) -> Iterator[str]:
 
 def _key(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     yield f"### `{key}` {{#{_anchor(section, key)}}}\n"
-    yield " ".join(str(field.description).split()) + "\n"
+    yield _wrapped(str(field.description)) + "\n"
     extra = field.json_schema_extra
     if isinstance(extra, dict) and value_types.ALLOWED in extra:
-        yield f"- Must be {_escaped(str(extra[value_types.ALLOWED]))}."
+        yield _wrapped(f"Must be {_escaped(str(extra[value_types.ALLOWED]))}.", "- ")
     if key in EFFECTS[section]:
         yield f"- A change takes effect {EFFECTS[section][key]}."
     yield "- Required." if field.is_required() else f"- Default: `{default(field)}`"
-    if (section in MAY_HOLD_SECRETS and isinstance(field.default, dict)) or SECRET.search(key):
+    if (section, key) in MAY_HOLD_SECRETS:
         yield "- May hold [secrets](#secrets)."
     yield ""
 
 
-def _type(kind: type[BaseModel], key: str, field: FieldInfo) -> str:
+def type_of(kind: type[BaseModel], key: str, field: FieldInfo) -> str:
     named = {value_types.seconds: "duration", value_types.size: "size", value_types.start: "time"}
-    for validator in _validators(field):
+    for validator, may_be_null in _validators(field):
         if validator in named:
-            return named[validator]
+            return named[validator] + " or null" * may_be_null
     schema = json_schema()
     node = (schema if kind is model.RootModel else schema["$defs"][kind.__name__])["properties"][key]
     kinds = [_schema_type(each) for each in node.get("anyOf", [node])]
@@ -329,8 +436,13 @@ def _schema_type(node: dict[str, Any]) -> str:
     return " or ".join(words.get(kind, "mapping") for kind in (kinds if isinstance(kinds, list) else [kinds]))
 
 
-def _validators(field: FieldInfo) -> list[Callable[..., Any]]:
-    return [each.func for each in field.metadata if isinstance(each, BeforeValidator)]
+def _validators(field: FieldInfo) -> Iterator[tuple[Callable[..., Any], bool]]:
+    """What reads the value, and whether it may be null: then the validators are those of a part of the union."""
+    yield from ((each.func, False) for each in field.metadata if isinstance(each, BeforeValidator))
+    parts = get_args(field.annotation)
+    for part in parts:
+        marks = getattr(part, "__metadata__", ())
+        yield from ((each.func, type(None) in parts) for each in marks if isinstance(each, BeforeValidator))
 
 
 def _anchor(section: str, key: str) -> str:
@@ -356,10 +468,22 @@ def _metric(family: Metric, labels: Iterable[str]) -> str:
 
 def _values(metric: str, label: str) -> str:
     values = LABEL_VALUES[metric, label]
-    if not MEANINGS.keys() & set(values):
+    if metric not in MEANINGS:
         return f"- `{label}` is {' or '.join(f'`{value}`' for value in values)}."
-    meanings = [f"    - `{value}`{f': {MEANINGS[value]}' if value in MEANINGS else ''}" for value in values]
+    meanings = [_wrapped(f"`{value}`: {MEANINGS[metric][value]}", "    - ") for value in values]
     return "\n".join((f"- `{label}` is one of", *meanings))
+
+
+def _wrapped(text: str, bullet: str = "") -> str:
+    """The text in lines of the repository's width, as an entry of a list if there is a bullet."""
+    return textwrap.fill(
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=bullet,
+        subsequent_indent=" " * len(bullet),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _escaped(text: str) -> str:
