@@ -94,7 +94,7 @@ def test_a_file_that_says_nothing_gets_our_defaults_and_heartbeats_are_not_switc
     assert (silent.groups.sync, silent.groups.checkpoints, silent.groups.exclude) == (False, True, DEFAULT_EXCLUDE)
     assert (silent.groups.interval, silent.heartbeats.enabled) == (60.0, False)
     (row,) = [row for row in found.defaults if "heartbeats" in row.key]
-    assert "MirrorMaker's default is true" in row.why and "Create and Write on the source" in row.why
+    assert "MirrorMaker's default is true" in row.why and "Create, Write, Read and Describe on the source" in row.why
     assert not [row for row in found.defaults if "checkpoints" in row.key or "sync.group" in row.key]
 
 
