@@ -14,7 +14,7 @@ from mirror.commands.plan.as_text import shown
 from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.kafka.cluster import ClusterAdmin, Refusals
-from mirror.kafka.topic_configs import TopicConfigAdmin
+from mirror.kafka.topic_configs import Config, ConfigValue, TopicConfigAdmin
 from mirror.kafka.topic_creation import ANY_TIME
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.target.timestamps import KEEP
@@ -277,16 +277,14 @@ def test_a_topic_is_created_without_keys_that_the_target_does_not_know(
     pair = Pair(*_local_brokers, f"u{prefix[-7:-1]}", prefix)
     topic = pair.topic("unknown", partitions=2, retention_ms=1_000_000, cleanup_policy="compact")
     (flow,) = load(pair.service(tmp_path).file, {}).flows
-    describe = ClusterAdmin.topic_configs
+    describe, newer = TopicConfigAdmin.configs, {key: ConfigValue(value, own=True) for key, value in UNKNOWN.items()}
 
-    def described(
-        admin: ClusterAdmin, names: list[str], own: bool = True
-    ) -> tuple[dict[str, dict[str, str]], Refusals]:
-        if admin.alias == pair.alias:
-            return {name: {**config, **UNKNOWN} for name, config in describe(admin, names, own)[0].items()}, {}
-        return describe(admin, names, own) if tells else ({}, {})  # as without DescribeConfigs on the target
+    def described(admin: TopicConfigAdmin, names: list[str]) -> tuple[dict[str, Config], Refusals]:
+        return {name: {**config, **newer} for name, config in describe(admin, names)[0].items()}, {}
 
-    monkeypatch.setattr(ClusterAdmin, "topic_configs", described)
+    monkeypatch.setattr(TopicConfigAdmin, "configs", described)
+    if not tells:  # as without DescribeConfigs on the target
+        monkeypatch.setattr(ClusterAdmin, "topic_configs", lambda *_, **__: ({}, {}))
     monitor = TopicMonitor(flow)
     monitor.ensure_internal_topics()
     until("it is found", lambda: topic in monitor.mirrored())
