@@ -141,7 +141,8 @@ def test_a_query_that_does_not_end_stops_the_flow(spark: Spark, query: FlowQuery
         query.abort()
 
 
-def test_the_query_is_stopped_after_its_epoch(spark: Spark, query: FlowQuery) -> None:
+def running_epoch(spark: Spark) -> tuple[threading.Thread, threading.Event]:
+    """A Spark epoch that runs, and what ends it."""
     runs, ends = threading.Event(), threading.Event()
 
     def collect() -> list[object]:
@@ -149,10 +150,15 @@ def test_the_query_is_stopped_after_its_epoch(spark: Spark, query: FlowQuery) ->
         ends.wait(PATIENCE)
         return []
 
-    query.keep()
     epoch = threading.Thread(target=lambda: spark.sink(SimpleNamespace(collect=collect), 1))
     epoch.start()
     assert runs.wait(PATIENCE)
+    return epoch, ends
+
+
+def test_the_query_is_stopped_after_its_epoch(spark: Spark, query: FlowQuery) -> None:
+    query.keep()
+    epoch, ends = running_epoch(spark)
     stop = threading.Thread(target=query.stop)
     stop.start()
     stop.join(0.1)
@@ -166,17 +172,8 @@ def test_the_query_is_stopped_after_its_epoch(spark: Spark, query: FlowQuery) ->
 def test_tasks_that_hang_keep_no_flow_from_ending(
     spark: Spark, query: FlowQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runs, ends = threading.Event(), threading.Event()
-
-    def collect() -> list[object]:
-        runs.set()
-        ends.wait(PATIENCE)
-        return []
-
     query.keep()
-    epoch = threading.Thread(target=lambda: spark.sink(SimpleNamespace(collect=collect), 1))
-    epoch.start()
-    assert runs.wait(PATIENCE)
+    epoch, ends = running_epoch(spark)
     spark.queries[0].refuses = PySparkException("timeout")
     query.stop(0.01)
     assert spark.queries[0].isActive and "Spark ends them" in caplog.text, (
