@@ -239,10 +239,9 @@ class ClusterPlans(ClusterAdmin):
             if idle is None or time.monotonic() >= until:
                 break
         for name, (begin, _) in left.items():
-            began = begin > spans[name][0]
-            self._give_up(
-                name, "it has too many records; no mirror writes so many" if began else "its records do not arrive"
-            )
+            too_many = begin > spans[name][0]  # some of them have arrived
+            why = "it has too many records; no mirror writes so many" if too_many else "its records do not arrive"
+            self._give_up(name, why)
 
     def close(self) -> None:
         """End the consumer that is open between two readings. The next one makes another."""

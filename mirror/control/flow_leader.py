@@ -218,9 +218,9 @@ class FlowLeader:
         dealt = self._dealer.deal(topics, capacity, self._flow.tasks_max, before, ours, load.rates)
         settings = TaskSettings.of(self._flow, self._log_level)
         mark_group = self._flow.group if self._flow.active_active else None
-        restarts, us = self._dealer.restarts, self._service_id
+        leader, restarts = self._service_id, self._dealer.restarts
         plan = next_plan(
-            previous, us, topics, dealt, restarts, load, lineage, remote_ids, renew_interval, settings, mark_group
+            previous, leader, topics, dealt, restarts, load, lineage, remote_ids, renew_interval, settings, mark_group
         )
         if not self.lacks_plan and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous
