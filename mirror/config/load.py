@@ -22,7 +22,7 @@ from mirror.config.located_yaml import Location, Problem
 from mirror.config.suspicions import suspicions
 from mirror.config.value_types import ALLOWED
 from mirror.errors import ConfigError, FlowError
-from mirror.spark import security
+from mirror.spark import fixed, security
 from mirror.spark.submission import is_submitted
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -89,7 +89,8 @@ def _spark_problems(spark: model.SparkModel, files: Files, environ: Mapping[str,
     if not security.is_master(master):
         yield Problem(_SPARK_MASTER, f"must be {expected.node(_SPARK_MASTER)[ALLOWED]}")
         master = "local"  # a secret that only this master would need is no second problem
-    for key, text in security.problems(master, spark.conf, spark_references(files)):
+    wrong = (*fixed.problems(spark.conf), *security.problems(master, spark.conf, spark_references(files)))
+    for key, text in wrong:
         yield Problem((*_SPARK_CONF, key), text)
 
 

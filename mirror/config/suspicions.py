@@ -1,13 +1,14 @@
 """Finds names and regular expressions that are allowed but look like a mistake. Needs no network.
 
-It finds an expression that can match no topic, a wildcard as file names have it, and a key of topic configurations that
-Kafka does not have, but nearly.
+It finds an expression that can match no topic, a wildcard as file names have it, a key of topic configurations that
+Kafka does not have, but nearly, and a start in seconds where milliseconds are meant.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -30,17 +31,16 @@ _WILDCARD = re.compile(r"(?<![.*])\*")
 
 
 def suspicions(root: RootModel, files: Files) -> Iterator[Suspicion]:
-    """What looks like a mistake in the lists of each flow. A value that came from `${...}` is not shown."""
+    """What looks like a mistake in the values of each flow. A value that came from `${...}` is not shown."""
     for index, flow in enumerate(root.flows):
-        for key, patterns, judge in _lists(flow):
-            for place, pattern in enumerate(patterns):
-                if doubt := judge(pattern):
-                    location: Location = ("flows", index, *key, place)
-                    hidden = files.is_reference(location)
-                    text = f"the value {doubt.what}" if hidden else f'"{pattern:.60}" {doubt.what}{doubt.detail}'
-                    said = line(Placed(files.place(location), text, location))
-                    remedy = "correct it" if hidden else doubt.remedy
-                    yield Suspicion(f"{flow.source}->{flow.target}", said, remedy)
+        for key, value, judge in _judged(flow):
+            if doubt := judge(value):
+                location: Location = ("flows", index, *key)
+                hidden = files.is_reference(location)
+                text = f"the value {doubt.what}" if hidden else f'"{value:.60}" {doubt.what}{doubt.detail}'
+                said = line(Placed(files.place(location), text, location))
+                remedy = "correct it" if hidden else doubt.remedy
+                yield Suspicion(f"{flow.source}->{flow.target}", said, remedy)
 
 
 class _Doubt(NamedTuple):
@@ -49,6 +49,15 @@ class _Doubt(NamedTuple):
     what: str
     remedy: str
     detail: str = ""
+
+
+def _judged(flow: FlowModel) -> Iterator[tuple[Location, str, Callable[[str], _Doubt | None]]]:
+    """Each value that may look wrong, with its key, and with what judges it."""
+    for key, patterns, judge in _lists(flow):
+        yield from (((*key, place), pattern, judge) for place, pattern in enumerate(patterns))
+    yield ("start",), str(flow.start), _start_doubt
+    for topic, settings in flow.topic_settings.items():
+        yield ("topic_settings", topic, "start"), str(settings.start), _start_doubt
 
 
 def _lists(flow: FlowModel) -> Iterator[tuple[Location, list[str], Callable[[str], _Doubt | None]]]:
@@ -83,6 +92,15 @@ def _config_doubt(pattern: str) -> _Doubt | None:
         return None
     remedy = f'did you mean "{near}"? Or leave it if it is a key of your brokers'
     return _Doubt("matches no key that Kafka's topics have", remedy)
+
+
+def _start_doubt(start: str) -> _Doubt | None:
+    """What looks wrong in a `start`. Seconds since the epoch have ten digits for centuries, milliseconds have more."""
+    if not re.fullmatch(r"[1-9]\d{9}", start):
+        return None
+    meant = datetime.fromtimestamp(int(start), UTC)
+    what = "is early in 1970, because it counts in milliseconds"
+    return _Doubt(what, f"for {meant:%Y-%m-%dT%H:%M:%SZ} write {start}000")
 
 
 def _impossible(pattern: str) -> tuple[str, str] | None:

@@ -19,10 +19,10 @@ from pyspark import SparkConf
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 
 from mirror.spark import security
+from mirror.spark.fixed import MASTER
 from mirror.spark.home import SparkHome, spark_home
 from mirror.spark.submission import is_submitted
 
-MASTER = "spark.master"
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
 JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"  # Java options of a spark-submit that is a driver
 # A JVM of ours runs this one only to look for data sources in installed packages, and skips that if it is missing.

@@ -23,8 +23,9 @@ from mirror.service_settings import Log
 from mirror.service_settings import Spark as SparkSettings
 from mirror.settings import Flow
 from mirror.spark import security, shipping
+from mirror.spark.fixed import FIXED, MASTER
 from mirror.spark.home import SparkHome
-from mirror.spark.jvm import MASTER, Jvm, OwnJvm, SubmitJvm
+from mirror.spark.jvm import Jvm, OwnJvm, SubmitJvm
 from mirror.spark.run_directory import RunDirectory
 from mirror.spark.running_epoch import RunningEpoch, running_epoch, waits
 from mirror.spark.security import LOCAL
@@ -64,12 +65,6 @@ HEARTBEATS: Mapping[str, str] = {
     "spark.executor.heartbeat.maxFailures": str(600 // HEARTBEAT),
 }
 NETWORK_TIMEOUT = "spark.network.timeout"  # counts for the heartbeats where nothing else is said
-
-FIXED: Mapping[str, str] = {
-    "spark.speculation": "false",  # a second copy of a slice's task would only fence the first one
-    # Spark logs a slow event at INFO with all of a job's settings, and hides no value.
-    "spark.scheduler.listenerbus.logSlowEvent": "false",
-}
 
 
 def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> str:

@@ -9,9 +9,11 @@ from confluent_kafka import KafkaError, KafkaException
 from mirror.commands.check.distance import RECEIVED, SENT, distance
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
+from mirror.kafka.topic_configs import ConfigValue
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural
+from mirror.topics.config_rules import MAX_BYTES, Rules
 
 RETENTION = 7 * 24 * 60  # minutes: Kafka's own default
 Inspected = tuple[Inspector, Description]
@@ -78,18 +80,29 @@ class LimitChecks:
         """
         own, _ = self._source[0].topic_configs(self._remotes)
         existing, _ = self._target[0].topic_configs(self._remotes.values())
-        small = []
-        for topic, remote in self._remotes.items():
-            source = int(own.get(topic, {}).get("max.message.bytes", ours))
-            # A remote topic that is still to be created gets the source's own setting.
-            copied = existing.get(remote, own.get(topic, {}))
-            if source > int(copied.get("max.message.bytes", theirs)):
-                small.append(topic)
+        rules = Rules.of(self._flow)
+
+        def allowed(topic: str, remote: str) -> int:
+            if remote in existing:
+                return int(existing[remote].get(MAX_BYTES, theirs))
+            return new_limit(own.get(topic, {}).get(MAX_BYTES), ours, theirs, rules)
+
+        pairs = self._remotes.items()
+        small = [name for name, remote in pairs if int(own.get(name, {}).get(MAX_BYTES, ours)) > allowed(name, remote)]
         if small:
             some = some_of(sorted(small))
             said = f"the source takes larger batches than the target, for {plural(len(small), 'topic')}: {some}"
             return Finding("message sizes", "WARNING", said, "raise max.message.bytes of the remote topics")
         return Finding("message sizes", "OK", "the target takes what the source takes")
+
+
+def new_limit(own: str | None, ours: int, theirs: int, rules: Rules) -> int:
+    """The `max.message.bytes` that a remote topic will get when it is created.
+
+    `own` is what is set on the source topic itself; `ours` and `theirs` are the brokers' defaults.
+    """
+    source = ConfigValue(str(ours) if own is None else own, own=own is not None)
+    return int(rules.at_creation({MAX_BYTES: source}).get(MAX_BYTES, theirs))
 
 
 def _settings(inspector: Inspector, description: Description) -> dict[str, str] | None:

@@ -748,6 +748,21 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: spark.conf.spark.a: ",
         ("a single value: text, a number, true or false",),
     ),
+    "spark property that mirror keeps": (
+        GOOD + "spark: {conf: {spark.speculation: true}}\n",
+        "7: spark.conf.spark.speculation: mirror keeps this false, because ",
+        ("a second copy of a task", "remove it"),
+    ),
+    "Spark's logs of slow events": (
+        GOOD + "spark: {conf: {spark.scheduler.listenerbus.logSlowEvent: true}}\n",
+        "7: spark.conf.spark.scheduler.listenerbus.logSlowEvent: mirror keeps this false, because ",
+        ("unhidden", "remove it"),
+    ),
+    "master among Spark's properties": (
+        GOOD + "spark: {conf: {spark.master: yarn}}\n",
+        "7: spark.conf.spark.master: ",
+        ('the key "master" of "spark"',),
+    ),
     "log level": (GOOD + "log: {level: loud}\n", "7: log.level: ", ("debug, info, warning or error", 'not "loud"')),
     "log format": (GOOD + "log: {format: xml}\n", "7: log.format: ", ("text or json",)),
     "drain": (GOOD + "drain_timeout: forever\n", "7: drain_timeout: ", ("from 0s to 1h",)),

@@ -1,4 +1,4 @@
-"""What looks like a mistake in topics, exclude, groups and exclude_configs, and what does not."""
+"""What looks like a mistake in topics, exclude, groups, exclude_configs and start, and what does not."""
 
 from __future__ import annotations
 
@@ -93,6 +93,24 @@ def test_a_group_may_have_any_name(pattern: str) -> None:
 
 def test_a_wildcard_is_one_for_groups_too() -> None:
     assert _doubt("billing*", topics=False) is not None
+
+
+@pytest.mark.parametrize("start", [1_000_000_000, 1_796_000_000, 9_999_999_999])
+def test_a_start_in_seconds_is_told_with_the_milliseconds_that_are_meant(start: int, tmp_path: Path) -> None:
+    text = f"flows: [{{source: primary, target: backup, start: {start}, topic_settings: {{a: {{start: '{start}'}}}}}}]"
+    whole, single = read(tmp_path, text).warnings
+    assert f'flows[0].start: "{start}" is early in 1970, because it counts in milliseconds' in whole.said
+    assert f'flows[0].topic_settings.a.start: "{start}"' in single.said
+    meant = re.fullmatch(r"for (\S+) write (\d+)", whole.remedy)
+    assert meant is not None and int(meant[2]) == start * 1000
+    for right in meant.groups():
+        assert read(tmp_path, text.replace(str(start), right)).flows[0].start == start * 1000
+        assert not read(tmp_path, text.replace(str(start), right)).warnings
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", 0, 1, 999_999_999, 10_000_000_000, "1970-01-02T00:00:00Z"])
+def test_any_other_start_is_none(start: str | int, tmp_path: Path) -> None:
+    assert not read(tmp_path, f"flows: [{{source: primary, target: backup, start: '{start}'}}]").warnings
 
 
 @pytest.mark.parametrize(
