@@ -11,7 +11,7 @@ from mirror.errors import FlowError
 from mirror.own_policy import Judgement
 from mirror.settings import Flow, canary_topic
 from mirror.template import HEARTBEATS, Template, is_mirrormakers_own, is_of_heartbeats
-from mirror.text import listed
+from mirror.text import listed, said
 
 # A pattern made of legal topic characters only is a name. Any other pattern is a regular expression.
 LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -246,5 +246,8 @@ class ReplicationPolicy:
 
 
 def some_of(names: Sequence[str]) -> str:
-    """The first names of a list, and how many more there are, as a text."""
-    return listed(names, SOME, ", ")
+    """The first names of a list, and how many more there are, as a text.
+
+    Each is cut and printable: anybody may name a consumer group as he likes.
+    """
+    return listed([*map(said, names[:SOME]), *names[SOME:]], SOME, ", ")

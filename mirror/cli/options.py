@@ -16,6 +16,7 @@ from mirror.config.load import load
 from mirror.errors import ConfigError
 from mirror.service_settings import Log, Settings
 from mirror.settings import Flow
+from mirror.text import printable
 
 CONFIG = click.option(
     "-c",
@@ -45,6 +46,9 @@ class Seconds(click.FloatRange):
         return found
 
 
+PARTITION = click.IntRange(0, 2**31 - 1)  # a partition's number is an int32 in Kafka's protocol
+
+
 def load_quietly(paths: Sequence[Path]) -> Settings:
     """Load the settings for a short command, which logs only warnings."""
     settings = load(paths)
@@ -70,5 +74,13 @@ def chosen_flow(settings: Settings, name: str | None) -> Flow:
 
 def answer(as_json: bool, for_programs: Callable[[], object], for_people: Callable[[], str], well: bool) -> NoReturn:
     """Print the result as JSON or as text, and exit with 0 if all is well, else with 1."""
-    click.echo(json.dumps(for_programs()) if as_json else for_people())
+    if as_json:
+        click.echo(json.dumps(for_programs()))
+    else:
+        tell(for_people())
     sys.exit(0 if well else 1)
+
+
+def tell(text: str) -> None:
+    """Print lines for people. They can't steer the terminal: whoever may write to a cluster chooses names there."""
+    click.echo("\n".join(map(printable, text.split("\n"))))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mirror.cli.options import AS_JSON, CONFIG, FLOW, Seconds, answer, chosen_flow, load_quietly
+from mirror.cli.options import AS_JSON, CONFIG, FLOW, PARTITION, Seconds, answer, chosen_flow, load_quietly
 from mirror.control.orders import Scope
 from mirror.settings import Flow
 
@@ -19,7 +19,7 @@ def _order_options(command: Callable[..., None]) -> Callable[..., None]:
         CONFIG,
         FLOW,
         click.option("--topic", metavar="TOPIC", help="Only this topic, by its name on the source."),
-        click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition of the topic."),
+        click.option("--partition", type=PARTITION, metavar="N", help="Only this partition of the topic."),
         click.option(
             "--timeout",
             default=60.0,

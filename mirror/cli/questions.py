@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
 
-from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, chosen_flows, load_quietly
+from mirror.cli.options import AS_JSON, CONFIG, FLOW, PARTITION, answer, chosen_flow, chosen_flows, load_quietly, tell
 from mirror.errors import ConfigError, MirrorError
 from mirror.spark import security
 
@@ -53,14 +54,15 @@ def check(paths: tuple[Path, ...], flow: str | None, acls: bool, purpose: str, a
             well=True,
         )
         return
-    found = list(verb.check(settings, chosen_flows(settings, flow)))
+    found = []
+    for each in verb.check(settings, chosen_flows(settings, flow)):
+        found.append(each)
+        if not as_json:
+            tell(str(each))  # at once: a cluster that does not answer takes its time
     failed = any(each.outcome == "FAILED" for each in found)
-    answer(
-        as_json,
-        lambda: {"failed": failed, "checks": [asdict(each) for each in found]},
-        lambda: "\n".join(map(str, found)),
-        not failed,
-    )
+    if as_json:
+        click.echo(json.dumps({"failed": failed, "checks": [asdict(each) for each in found]}))
+    sys.exit(1 if failed else 0)
 
 
 @click.command()
@@ -197,7 +199,7 @@ def verify(
 @FLOW
 @click.option("--group", metavar="GROUP", help="All committed offsets of this consumer group.")
 @click.option("--topic", metavar="TOPIC", help="This topic, by its name on the source.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="This partition of the topic.")
+@click.option("--partition", type=PARTITION, metavar="N", help="This partition of the topic.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="OFFSET", help="This offset of the partition.")
 @click.option("--reverse", is_flag=True, help="From the target to the source.")
 @AS_JSON

@@ -208,12 +208,12 @@ class StatusReader:
         """The reports that arrive within `timeout` seconds."""
         return [dated.report for dated in self._decoded(self._poll(timeout))]
 
-    def history(self) -> list[DatedReport]:
+    def history(self) -> Iterator[DatedReport]:
         """All reports up to the end that the topic had when this reader was created, the oldest first.
 
-        Raises ClusterAway.
+        There may be millions, so few are held at once. Raises ClusterAway.
         """
-        return list(self._decoded(self._to_end()))
+        return self._decoded(self._to_end())
 
     def _to_end(self) -> Iterator[Message]:
         deadline = time.monotonic() + READ_TIMEOUT

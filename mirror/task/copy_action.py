@@ -43,6 +43,11 @@ class _Try:
         """How many records go to the target."""
         return 0 if self.to_send is None or self.passes_over else len(self.to_send.messages)
 
+    @property
+    def weight(self) -> int:
+        """The bytes in memory of what goes to the target."""
+        return 0 if self.to_send is None or self.passes_over else self.to_send.weight
+
 
 class CopyAction:
     """Copies the buffered records of one partition, one batch in each transaction."""
@@ -108,6 +113,7 @@ class CopyAction:
         except RecordsRefused as error:
             refused = str(error)
         except PartitionError:
+            self._facts.turns.copied(trying.weight)  # or all that waits in a blocked partition would count each time
             self._note_delivered(trying, session)
             known, asked = self._facts.known, session.commit_asked
             self._services.unconfirmed.note(self._facts.remote, known.position, asked, is_first=known.newest is None)
@@ -194,6 +200,7 @@ class CopyAction:
         incident is set.
         """
         facts, poison, batch = self._facts, self._poison, trying.batch
+        facts.turns.copied(trying.weight)
         self._note_delivered(trying, session)
         facts.discard()  # the producer's next sequence numbers are not those that the broker expects
         facts.counters.transactions["aborted"] += 1

@@ -144,6 +144,7 @@ def test_topics_that_are_left_out_are_listed_by_reason() -> None:
     assert sorted(found.values()) == [["a-internal", "b.internal"], ["backup.orders"]]
     assert some_of(["a", "b"]) == "a, b"
     assert some_of([f"t{n}" for n in range(12)]).endswith("t9, and 2 more")
+    assert some_of(["\x1b[2J\n", "g" * 32_000]) == "?[2J?, " + "g" * 200
 
 
 def test_excludes_win() -> None:

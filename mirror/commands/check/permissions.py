@@ -186,6 +186,9 @@ def asked(flow: Flow) -> list[Need]:
     return list(needs(flow, selected(flow, source.partitions()).remotes, groups, group_back(flow)))
 
 
+_HIDDEN = "# left out: a name in it has characters that can't be shown; --json has this command"
+
+
 def script(flows: Sequence[tuple[Flow, Sequence[Need]]]) -> str:
     """The commands of all flows as a shell script, each with the reason."""
     lines = [
@@ -196,5 +199,6 @@ def script(flows: Sequence[tuple[Flow, Sequence[Need]]]) -> str:
         lines += ["", f"# {flow.name}"]
         for need in found:
             kind = "needed" if need.required else "optional"
-            lines += [f"# {need.cluster.alias}, {kind}: {need.why}", *commands(need)]
+            lines += [f"# {need.cluster.alias}, {kind}: {need.why}"]
+            lines += [each if each.isprintable() else _HIDDEN for each in commands(need)]
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
@@ -17,6 +17,7 @@ from mirror.commands.hand_back.selection import HandBackResult, Known, needed, s
 from mirror.commands.text_table import Cell, table
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ALL_REPORTS, StatusReader
+from mirror.control.decisions import Incident
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Plan
 from mirror.control.reported_positions import newest_positions, of_this_copy
@@ -149,19 +150,17 @@ class _Command:
         self._has_fenced = bool(ids.listed)
 
     def _known(self, plan: Plan) -> Known:
-        flow, there = self._flow, self._target.partitions()
+        there = self._target.partitions()
         every = remote_partitions(plan.known)  # the retired ones, too
         remote_topics = {each: at.topic for each, at in every.items()}
-        reports = list(of_this_copy(self._reports(), flow.group, remote_topics))
+        reported, incidents = self._reported(remote_topics)
         remotes = {each: at for each, at in every.items() if at.partition < there.get(at.topic, 0)}
         positions, problems = self._positions(remotes)
         if not self._options.dry_run:
             self._refuse_moving(positions, problems, remotes)
         problems |= {each: f"the target has no {every[each]}" for each in every.keys() - remotes.keys()}
-        last = {each.partition: each.incident for each in reports}
-        incidents = {each: incident for each, incident in last.items() if incident is not None}
         recorded = self._recorded().positions
-        return Known(plan, positions, problems, newest_positions(reports), incidents, recorded, self._orders)
+        return Known(plan, positions, problems, reported, incidents, recorded, self._orders)
 
     def _positions(
         self, remotes: Mapping[Partition, Partition]
@@ -173,10 +172,24 @@ class _Command:
         with click.progressbar(length=len(remotes), label=label, file=self._progress, show_pos=True) as bar:
             return ending.load(self._flow, remotes, lambda: bar.update(1))
 
-    def _reports(self) -> list[Report]:
-        """All that the status topic still has, the oldest first."""
+    def _reported(
+        self, remote_topics: Mapping[Partition, str]
+    ) -> tuple[dict[Partition, Position], dict[Partition, Incident]]:
+        """The newest position and the last incident of each partition, from all that the status topic still has."""
+        last: dict[Partition, Incident | None] = {}
+
+        def noted(reports: Iterable[Report]) -> Iterator[Report]:
+            for report in of_this_copy(reports, self._flow.group, remote_topics):
+                last[report.partition] = report.incident
+                yield report
+
+        positions = newest_positions(noted(self._reports()))
+        return positions, {each: incident for each, incident in last.items() if incident is not None}
+
+    def _reports(self) -> Iterator[Report]:
+        """All that the status topic still has, the oldest first. There may be millions."""
         with closing(StatusReader(self._flow, back=ALL_REPORTS)) as reader:
-            return [dated.report for dated in reader.history()]
+            yield from (dated.report for dated in reader.history())
 
     def _refuse_moving(
         self,

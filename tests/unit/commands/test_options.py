@@ -1,12 +1,14 @@
-"""Numbers that options don't take."""
+"""Numbers that options don't take, and how answers are printed."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from click.testing import CliRunner
 
 from mirror.cli import cli
-from mirror.cli.options import Seconds
+from mirror.cli.options import Seconds, answer
 
 SECONDS = ["adopt --quiet", "hand-back --quiet", "pause --timeout", "resume --timeout"]
 
@@ -33,6 +35,26 @@ def test_a_command_need_not_wait_at_all(option: str) -> None:
     command, name = option.split()
     done = CliRunner().invoke(cli, [command, "-c", "missing.yaml", name, "0"])
     assert "missing.yaml" in str(done.exception) and "Invalid value" not in done.output
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "translate"])
+def test_a_partition_is_one_that_kafka_can_have(command: str) -> None:
+    for number, is_refused in ((2**31, True), (2**31 - 1, False)):
+        done = CliRunner().invoke(cli, [command, "-c", "missing.yaml", "--topic", "t", "--partition", str(number)])
+        assert ("Invalid value for '--partition': " in done.output) == is_refused
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_answer_can_not_steer_the_terminal(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;title\x07\x1b[2J"
+    with pytest.raises(SystemExit):
+        answer(as_json, lambda: {"name": hostile}, lambda: f"first {hostile}\nsecond", well=True)
+    printed = capsys.readouterr().out
+    if as_json:
+        assert json.loads(printed) == {"name": hostile}
+    else:
+        assert printed == "first ?]0;title??[2J\nsecond\n"
+    assert "\x1b" not in printed
 
 
 def test_a_number_of_differences_is_not_negative() -> None:

@@ -59,7 +59,7 @@ class Endless:
 def test_few_records_are_held_at_once(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     consumer = Endless(5_050)
     monkeypatch.setattr(control_topics, "internal_consumer", lambda *_: consumer)
-    assert StatusReader(flow, ALL_REPORTS).history() == []
+    assert list(StatusReader(flow, ALL_REPORTS).history()) == []
     assert consumer.at == consumer.end and consumer.most == QUEUE_RECORDS
 
 

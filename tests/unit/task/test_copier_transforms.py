@@ -13,6 +13,7 @@ from mirror.errors import OutcomeUnknown, RecordsRefused
 from mirror.model import MapEnd
 from mirror.settings import TopicSettings
 from mirror.target.record_transactions import TransactionSession
+from mirror.task.rate_limits import Bucket, Turn
 from tests.unit.task.test_copier import COPY, TAKE_OVER, World, arrive, enter, throttle
 from tests.unit.test_naming import flow
 
@@ -207,3 +208,33 @@ def test_a_record_for_which_it_fails_again_and_again_takes_nothing_of_a_throttle
     assert copier.snapshot.state is State.BLOCKED and copier.snapshot.counters.retries > 1
     (bucket,) = world.limits.of("t")
     assert bucket.turn(1).at <= world.time
+
+
+def test_a_blocked_partition_takes_from_the_throttle_only_what_it_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much waits behind the record that the target does not take: other partitions may copy that meanwhile."""
+    world, charged, tries = World(flow(on_poison_record="fail")), list[int](), list[int]()
+    enter(world, monkeypatch)
+    turn, counted = Bucket.turn, Bucket.copied
+
+    def reserve(self: Bucket, wanted: int) -> Turn:
+        found = turn(self, wanted)
+        charged.append(found.reserved)
+        return found
+
+    def count(self: Bucket, of: Turn, size: int) -> None:
+        charged.append(size - of.reserved)
+        counted(self, of, size)
+
+    def refuses(_: TransactionSession, batch: Any, position: Any) -> Any:
+        tries.append(batch.weight)
+        raise RecordsRefused("no")
+
+    monkeypatch.setattr(Bucket, "turn", reserve)
+    monkeypatch.setattr(Bucket, "copied", count)
+    monkeypatch.setattr(TransactionSession, "copy", refuses)
+    copier = world.copier()
+    throttle(world, copier, 1_000.0)
+    arrive(copier, 0, 5_000)
+    world.run(300)
+    assert copier.snapshot.state is State.BLOCKED and len(tries) > 10
+    assert sum(charged) <= sum(tries) + 1_000, "a turn may be reserved for the next try"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException
 
+from mirror.cli import cli
 from mirror.commands.check import command
 from mirror.commands.check.findings import Check
 from mirror.commands.check.inspection import Inspector
@@ -83,3 +86,20 @@ def test_a_flow_that_cant_be_checked_keeps_the_findings_of_the_others(
         Check("primary->backup", "flow", "FAILED", f"not checked: {said}"),
         Check("primary->third", "clusters", "OK", "two"),
     ]
+
+
+def test_each_finding_is_shown_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes later may take minutes, and may fail."""
+
+    def found(*_: object) -> Iterator[Check]:
+        yield Check("primary", "connection", "OK", "3 brokers, one is called \x1b[2J")
+        raise FlowError("and no more")
+
+    monkeypatch.setattr(command, "check", found)
+    file = tmp_path / "mirror.yaml"
+    file.write_text("clusters: {primary: {bootstrap.servers: 'p:1'}, backup: {bootstrap.servers: 'b:1'}}\n")
+    with file.open("a") as text:
+        text.write("flows: [{source: primary, target: backup}]\n")
+    done = CliRunner().invoke(cli, ["check", "-c", str(file)])
+    assert done.output == "OK       primary: connection: 3 brokers, one is called ?[2J\n"
+    assert isinstance(done.exception, FlowError)

@@ -31,6 +31,8 @@ from tests.harness.certificates import self_signed
 from tests.unit.test_naming import flow
 
 REMOTES = {"orders": "primary.orders", "clicks": "primary.clicks"}
+BY_PASSWORD = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": "us"}
+BY_CERTIFICATE = {"security.protocol": "SSL", "ssl.certificate.location": "us.pem"}
 
 
 def settings(enabled: bool) -> Flow:
@@ -71,15 +73,19 @@ def test_what_is_switched_off_needs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("login", "sync_acls", "warned"),
+    ("login", "producer", "sync_acls", "warned"),
     [
-        ({"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": "us"}, True, False),
-        ({"security.protocol": "SSL", "ssl.certificate.location": "us.pem"}, True, True),
-        ({"security.protocol": "SSL", "ssl.certificate.location": "us.pem"}, False, False),
+        (BY_PASSWORD, {}, True, False),
+        (BY_PASSWORD, {"sasl.username": "writer"}, True, False),
+        (BY_PASSWORD, BY_CERTIFICATE, True, True),  # who writes is not known
+        (BY_CERTIFICATE, {}, True, True),
+        (BY_CERTIFICATE, {}, False, False),
     ],
 )
-def test_acl_sync_that_does_not_know_mirrors_own_user(login: dict[str, str], sync_acls: bool, warned: bool) -> None:
-    one = replace(settings(False), target=Cluster("backup", login, {}, {}), sync_acls=sync_acls)
+def test_acl_sync_that_does_not_know_mirrors_own_user(
+    login: dict[str, str], producer: dict[str, str], sync_acls: bool, warned: bool
+) -> None:
+    one = replace(settings(False), target=Cluster("backup", login, {}, producer), sync_acls=sync_acls)
     everything = Description("id", (), (), frozenset({"DESCRIBE", "ALTER"}))
     inspector: Any = SimpleNamespace()
     said = list(beside_checks(one, (inspector, everything), (inspector, everything)))
@@ -217,3 +223,13 @@ def test_each_command_has_its_reason() -> None:
     assert f"# {one.name}" in lines and "# backup, needed: exactly_once: transactions" in lines
     assert all(line.startswith(("#", "kafka-acls.sh ")) or not line for line in lines)
     assert [line for line in lines if line.endswith("--add --allow-principal User:NAME --operation Describe --cluster")]
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\nrm -r x"])
+def test_a_name_that_steers_the_terminal_is_not_in_the_script(name: str) -> None:
+    one = settings(True)
+    found = list(needs(one, REMOTES, ["billing", name]))
+    lines = script([(one, found)]).splitlines()
+    assert name.splitlines()[-1] not in "\n".join(lines) and any("--json has this command" in line for line in lines)
+    assert all(line.startswith(("#", "kafka-acls.sh ")) or not line for line in lines)
+    assert any(name in shlex.split(line) for need in found for line in commands(need))
