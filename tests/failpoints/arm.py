@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 
 from tests.harness.waiting import PATIENCE, until
@@ -30,10 +31,10 @@ class Failpoints:
         return self.wait(step)
 
     def arm(self, signal: str, step: str, nth: int = 1) -> None:
-        """Have the worker that reaches `step` for the n-th time send itself a signal; returns at once."""
+        """Have the worker that reaches `step` for the n-th time from now on send itself a signal; returns at once."""
         armed = self._folder / step
         whole = armed.with_suffix(".new")  # a reader must not find half a file
-        whole.write_text(f"{nth} {signal}")
+        whole.write_text(f"{nth} {signal} {uuid.uuid4().hex}")
         whole.rename(armed)
 
     def disarm(self) -> None:

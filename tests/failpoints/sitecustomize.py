@@ -2,10 +2,11 @@
 
 Python runs this at its start where this folder is on PYTHONPATH, in a service under test and in the Python processes
 that Spark has for it. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a
-count and a signal, such as `3 SIGKILL`; or HANG: the thread then never returns, as from a call that forgets its
-time-out; or RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
-`<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are. A
-step's name with `-of-batches` after it is the same step, but on the batch path only.
+count, a signal, and what no other such file has, as in `3 SIGKILL 5f0c`. In place of the signal there may be HANG: the
+thread then never returns, as from a call that forgets its time-out; or RAISE: it fails with an exception. The worker
+that has reached the step three times since it was armed renames the file to `<step>.<pid>` and does that to itself.
+Only one can rename it, so each file acts once, whatever processes there are. A step's name with `-of-batches` after it
+is the same step, but on the batch path only.
 MIRROR_RENEW_INTERVAL (seconds) replaces what the target tells, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as
 mirror sees it, MIRROR_STAY (seconds) is how long a partition stays on the record path at least, and half of how long it
 stays there at most.
@@ -30,16 +31,17 @@ from typing import Any
 
 FOLDER = Path(os.environ.get("MIRROR_FAILPOINTS", "/nonexistent"))
 
-_seen: Counter[str] = Counter()
+_seen: Counter[tuple[str, str]] = Counter()  # by step, and by what stands in the file that arms it
 
 
 def reached(step: str) -> None:
     """Send this process the signal if it is time to."""
     armed = FOLDER / step
     try:
-        nth, name = armed.read_text().split()
-        _seen[step] += 1
-        if _seen[step] < int(nth):
+        arming = armed.read_text()
+        nth, name, _ = arming.split()
+        _seen[step, arming] += 1
+        if _seen[step, arming] < int(nth):
             return
         armed.rename(FOLDER / f"{step}.{os.getpid()}")
     except OSError:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator, Mapping
 
-from mirror.demo.jvm import SHORT_LIVED
-from mirror.demo.kafka_jars import TOOLS, kafka_jars
-from mirror.spark.java import java
+from tests.harness import kafka_tools
 from tests.harness.waiting import PATIENCE
 
 MAIN = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -50,7 +47,4 @@ def sharing(bootstrap: str, topic: str, group: str) -> Iterator[None]:
 
 
 def _command(main: str, options: Mapping[str, str]) -> list[str]:
-    # Without a logging back end, so that nothing but the values is on stdout.
-    jars = os.pathsep.join([f"{kafka_jars()}/*", f"{kafka_jars(TOOLS)}/*"])
-    command = [java(), *SHORT_LIVED, "-cp", jars, main]
-    return command + [part for name, value in options.items() for part in (f"--{name}", value)]
+    return kafka_tools.command(main) + [part for name, value in options.items() for part in (f"--{name}", value)]

@@ -9,6 +9,8 @@ import shutil
 import psutil
 import pytest
 
+from tests.harness.processes import is_alive
+
 
 class LeftOver:
     """A plugin of pytest's. `temporary` is the run's own directory, which stays if the run fails."""
@@ -21,7 +23,7 @@ class LeftOver:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run if a process that it started still runs, and end that process."""
         _, left = psutil.wait_procs(_running(f"{self._temporary}{os.sep}"), timeout=5)
-        alive = [process for process in left if _alive(process)]
+        alive = [process for process in left if is_alive(process)]
         self._found = [str(process) for process in alive]
         for process in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -47,10 +49,3 @@ def _running(temporary: str) -> list[psutil.Process]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 found.update(process.children(recursive=True))
     return list(found - {me, *me.parents()})
-
-
-def _alive(process: psutil.Process) -> bool:
-    """A zombie is dead: in a container, perhaps nobody reaps it."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False

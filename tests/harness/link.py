@@ -57,6 +57,8 @@ class Link:
         """While it runs, clusters that are started then are reached over the link, too."""
         for cluster in clusters:
             self._listen(cluster)
+        # The device of a run that was killed is still there.
+        subprocess.run(["ip", "link", "delete", DEVICE], stderr=subprocess.DEVNULL, check=False)
         _ip("tuntap", "add", "dev", DEVICE, "mode", "tun")
         try:
             for host in (1, 2):

@@ -80,6 +80,13 @@ def producer(bootstrap: str, **config: object) -> Producer:
     )
 
 
+def transactional(bootstrap: str, name: str) -> Producer:
+    """A producer with this transactional id. What the last one has begun is aborted, and its markers are written."""
+    to = producer(bootstrap, transactional_id=name, message_timeout_ms=30_000)
+    to.init_transactions(PATIENCE)
+    return to
+
+
 def produce(
     bootstrap: str, topic: str, records: list[Made], partition: int = 0, timestamp: int = 0, **config: object
 ) -> None:
@@ -87,13 +94,14 @@ def produce(
     failed: list[KafkaError] = []
     with_config = producer(bootstrap, **config)
     for made in records:
-        _send(with_config, topic, partition, made, lambda e, _: failed.append(e) if e else None, timestamp)
+        send(with_config, topic, partition, made, lambda e, _: failed.append(e) if e else None, timestamp)
     assert with_config.flush(PATIENCE) == 0 and not failed, failed
 
 
-def _send(
+def send(
     to: Producer, topic: str, partition: int, made: Made, delivered: Callable[..., None], timestamp: int = 0
 ) -> None:
+    """Give a record to the producer, once it has room for it."""
     while True:
         try:
             to.produce(
@@ -230,13 +238,11 @@ class Load:
         self._transactional()
 
     def _transactional(self) -> Producer:
-        to = producer(self._bootstrap, transactional_id=self._transactional_id, message_timeout_ms=30_000)
-        to.init_transactions(PATIENCE)
-        return to
+        return transactional(self._bootstrap, self._transactional_id)
 
     def _next(self, to: Producer, delivered: Callable[..., None]) -> tuple[str, int]:
         topic, partition = self._partitions[self._number % len(self._partitions)]
-        _send(to, topic, partition, self._make(self._number), delivered)
+        send(to, topic, partition, self._make(self._number), delivered)
         self._number += 1
         return topic, partition
 

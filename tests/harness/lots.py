@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.programs import skip
+
 SHARED = {"shared_service", "local_service"}  # the fixtures by which tests ask for a service that they share
 
 
@@ -28,9 +30,9 @@ class Lots:
 
     Before the other modules come those that share a service, one after another, so that it ends early.
 
-    Tests that are marked as slow come last of both kinds. Once it is `until` (seconds since 1970), no more of these
-    begin: the run says which ones it has left out, so that a slow machine has a result in time, and everybody knows
-    what it says nothing of.
+    Modules of which every test is marked as slow come last of both kinds. Once it is `until` (seconds since 1970), no
+    more slow tests begin, of no module: the run says which ones it has left out, so that a slow machine has a result in
+    time, and everybody knows what it says nothing of.
     """
 
     def __init__(self, number: int, directory: Path, until: float = math.inf) -> None:
@@ -41,7 +43,7 @@ class Lots:
         self._left_out: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put the long modules first or last, and of both kinds those first that share a service or are not slow."""
+        """Put the long modules first or last. Of both those come first that share a service, or have quick tests."""
         sharing = {item.path for item in items if needs_of_shared(item)}
         quick = {item.path for item in items if not _is_slow(item)}
 
@@ -53,13 +55,15 @@ class Lots:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Pass over what another run has taken, and what would begin too late."""
-        if not self._has(item.path):
-            return True
+        """Pass over what another run has taken."""
+        return None if self._has(item.path) else True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip what would begin too late. The fixtures that were kept for it end as after a test."""
         if _is_slow(item) and time.time() >= self._until:
             self._left_out.append(item.nodeid)
-            return True
-        return None
+            skip("the time is over", could_run=False)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was left out."""

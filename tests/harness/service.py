@@ -289,6 +289,11 @@ class Service:
         workers = [worker.pid for daemon in daemons for worker in processes.children(daemon)]
         return sorted(pid for pid in workers if processes.has_thread(pid, "rdk:main"))
 
+    def kill_workers(self) -> None:
+        """SIGKILL to all that run slices. Spark starts others."""
+        for worker in self.worker_pids():
+            psutil.Process(worker).kill()
+
     def workers_stopped(self) -> contextlib.AbstractContextManager[None]:
         """The tasks stand still meanwhile, and nobody is told why: see Standstill."""
         return self._standstill.hold()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -21,9 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirror.demo.jvm import SHORT_LIVED
-from mirror.demo.kafka_jars import TOOLS, classpath, kafka_jars
-from mirror.spark.java import java
+from tests.harness import kafka_tools
 from tests.harness.waiting import PATIENCE, until
 
 
@@ -144,7 +141,7 @@ def recreate(bootstrap: str, topic: str, count: int = 1) -> None:
 @contextlib.contextmanager
 def throttled(bootstrap: str, client: str, **limits: int) -> Iterator[None]:
     """Brokers throttle a client id to these quotas (such as producer_byte_rate, bytes per second) meanwhile."""
-    command = [java(), "-XX:TieredStopAtLevel=1", "-cp", classpath(), "kafka.admin.ConfigCommand"]
+    command = kafka_tools.command("kafka.admin.ConfigCommand")
     command += ["--bootstrap-server", bootstrap, "--entity-type", "clients", "--entity-name", client, "--alter"]
     wanted = ",".join(f"{name}={limit}" for name, limit in limits.items())
     subprocess.run([*command, "--add-config", wanted], check=True, capture_output=True)
@@ -244,9 +241,8 @@ def open_transactions(bootstrap: str, topic: str) -> list[tuple[int, int, int]]:
 
 def _tool(name: str, bootstrap: str, *asked: str) -> str:
     """What one of Kafka's own tools prints."""
-    jars = os.pathsep.join([f"{kafka_jars()}/*", f"{kafka_jars(TOOLS)}/*"])
-    command = [java(), *SHORT_LIVED, "-cp", jars, f"org.apache.kafka.tools.{name}", "--bootstrap-server", bootstrap]
-    ended = subprocess.run([*command, *asked], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    command = [*kafka_tools.command(f"org.apache.kafka.tools.{name}"), "--bootstrap-server", bootstrap, *asked]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 0, ended
     return ended.stdout
 

@@ -17,12 +17,10 @@ from mirror.batches.codecs import GZIP, LZ4, SNAPPY, ZSTD
 from mirror.batches.headers import RecordBatch, walk
 from mirror.batches.records import Content
 from mirror.demo.brokers import LocalCluster
-from mirror.demo.kafka_jars import TOOLS, classpath
-from mirror.spark.java import java
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import Limits, Session, TopicKey, Wanted, fetch
-from tests.harness import load, oracle, topics
+from tests.harness import kafka_tools, load, oracle, topics
 from tests.harness.load import Made
 
 FILE = Path(__file__).parents[1] / "unit" / "batches" / "written.json"
@@ -59,7 +57,7 @@ def dotted(number: int) -> Made:
 def java_produces(bootstrap: str, topic: str, records: list[Made], codec: str = "none", size: int = 2000) -> None:
     """Java's client writes what it reads as lines, in batches of at most `size` bytes, or of one record."""
     lines = b"".join(map(_line, records))
-    command = [java(), "-cp", f"{classpath()}:{classpath(TOOLS)}", "org.apache.kafka.tools.ConsoleProducer"]
+    command = kafka_tools.command("org.apache.kafka.tools.ConsoleProducer")
     command += ["--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", codec]
     command += ["--batch-size", str(size), "--reader-property", "parse.key=true"]
     command += ["--reader-property", "parse.headers=true"]

@@ -29,10 +29,10 @@ RATE = 150  # records per second of each load
 
 
 def await_progress(service: Service, records: int = 150) -> None:
-    """Wait until it has copied so many more."""
+    """Wait until it has copied so many more. It may have been started just now."""
     before = service.metric("mirror_source_records_total")
     wanted = records + (0 if math.isnan(before) else before)
-    service.wait_for("progress", lambda: service.metric("mirror_source_records_total") > wanted, 120)
+    service.wait_for("progress", lambda: service.metric("mirror_source_records_total") > wanted)
 
 
 def assert_ended_tidily(*services: Service) -> None:

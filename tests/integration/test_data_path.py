@@ -113,8 +113,7 @@ def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pai
         with Load(pair.source, {topic: 1}, rate=300) as running:
             for _ in range(3):
                 running.wait_for(running.counts.total + 450)
-                for worker in service.worker_pids():
-                    os.kill(worker, signal.SIGKILL)
+                service.kill_workers()
             running.wait_for(running.counts.total + 450)
             await_path(service, topic, "batches")
             service.rewrite(service.file.read_text().replace("data_path: auto", "data_path: records"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -237,8 +235,7 @@ def test_a_new_task_knows_a_position_from_its_last_report(flows: Flows) -> None:
     (ours,) = consumer.committed([TopicPartition(pair.remote(topic), 0)], 30)
     consumer.commit(offsets=[TopicPartition(pair.remote(topic), 0, 5, ours.metadata)], asynchronous=False)
     consumer.close()
-    for worker in flows.service.worker_pids():
-        os.kill(worker, signal.SIGKILL)
+    flows.service.kill_workers()
     produce(pair, topic, range(100, 105))
     flows.blocked(topic, f"the position in group {pair.group} went back from 100 to 5")
     flows.resume(topic, "--continue")

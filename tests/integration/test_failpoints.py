@@ -10,6 +10,7 @@ import pytest
 
 from mirror.demo.brokers import LocalCluster
 from mirror.text import BUG
+from tests.chaos.commits import Commits
 from tests.failpoints.arm import Failpoints
 from tests.harness import oracle, topics
 from tests.harness.command import answer
@@ -59,9 +60,10 @@ def test_killed_in_a_transaction(flow: Pair, service: Service, failpoints: Failp
 @pytest.mark.parametrize("step", ["before-fence", "after-fence"])
 @pytest.mark.both_paths
 def test_killed_while_taking_over(flow: Pair, service: Service, failpoints: Failpoints, step: str) -> None:
+    failpoints.arm("SIGKILL", step)
     topic = flow.topic(step)
     flow.produce(topic, Made(None, b"wakes the partition"))
-    failpoints.send("SIGKILL", step)
+    failpoints.wait(step)
     flow.await_same(topic)
     flow.assert_settled(topic)
     assert service.exit_code is None
@@ -141,14 +143,8 @@ def position_is_committed_again(flow: Pair, service: Service, why: str) -> None:
 
 def await_commits(flow: Pair, service: Service, topic: str) -> None:
     """Wait until the position was committed twice more, as it is."""
-
-    def commits() -> int:
-        """How often the position was written into the brokers' own topic."""
-        key = f"{flow.group}".encode(), flow.remote(topic).encode()
-        records = oracle.read(flow.target, "__consumer_offsets").values()
-        return sum(all(part in (record.key or b"") for part in key) for each in records for record in each)
-
     position = oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0)
-    before = commits()
-    service.wait_for("two more commits", lambda: commits() >= before + 2, 150)  # lost data is looked for each 30 s
+    commits = Commits(flow, flow.remote(topic))
+    # Lost data is looked for each 30 s.
+    service.wait_for("two more commits", lambda: len(list(commits.read())) >= 2, 150)
     assert oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0) == position

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,8 +68,7 @@ def copies_are_exact(far: Far, path: str, directory: Path) -> None:
 
         with Load(near.source, {topic: 2}, rate=200) as load:
             service.wait_for("copied", lambda: copied() > 500)
-            for worker in service.worker_pids():
-                os.kill(worker, signal.SIGKILL)
+            service.kill_workers()
             before = copied()
             service.wait_for("copied again", lambda: copied() > before + 500)
             load.stop()

@@ -16,7 +16,7 @@ from tests.harness import oracle
 from tests.harness.load import Made, produce, producer
 from tests.harness.pair import Pair
 from tests.harness.service import Service
-from tests.harness.waiting import PATIENCE
+from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 Running = tuple[Pair, Service]
@@ -117,6 +117,8 @@ def test_what_an_open_transaction_of_somebody_else_hides_is_not_known(running: R
         assert found.reason == OPEN.format(remote=Partition(pair.remote(topic), 0))
         assert right(running, translator, topic) >= {*range(10)}
     stranger.commit_transaction(PATIENCE)
+    # Its marker is there a moment later: until then the transaction is open.
+    until("the marker", lambda: not oracle.hanging(pair.target, pair.remote(topic)))
     with closing(translator_of(running, topic)) as translator:
         found = translator.to_downstream(partition, 15)
         assert (found.translated, found.reason) == (None, Unknown.NOT_EXACT.value)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import SetupError
+from tests.harness.processes import is_alive
 from tests.harness.waiting import PATIENCE, until
 
 PARENT = """\
@@ -50,13 +50,6 @@ def consume(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     with contextlib.closing(consumer):
         return [record.value() for record in consumer.consume(count, timeout=PATIENCE)]
-
-
-def alive(process: psutil.Process) -> bool:
-    """A zombie is dead: in a container, perhaps nobody reaps it."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def create(cluster: LocalCluster, topic: str) -> None:
@@ -114,7 +107,4 @@ def test_a_broker_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
         # The thread that started it has ended: that must not be taken for the end of the process.
         assert "kafka.Kafka" in broker.cmdline()
         parent.kill()
-    deadline = time.monotonic() + 10
-    while alive(broker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(broker)
+    until("the broker is dead", lambda: not is_alive(broker))

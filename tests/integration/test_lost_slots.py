@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,9 +21,9 @@ from tests.harness.spark_cluster import SparkCluster
 from tests.harness.waiting import PATIENCE
 
 PARTITIONS = 4
-# Seconds. Promised are 15, and a busy machine may take longer. With Spark's own values a machine that vanishes would be
-# noticed after 120 s at the earliest: `spark.network.timeout`.
-MOVED_WITHIN = 60.0
+# Seconds: with its own values Spark would not notice before that a machine has vanished (`spark.network.timeout`). That
+# mirror's values fit into the 15 s that it promises is for tests/unit/test_timing.py: a busy machine may take longer.
+SPARKS_OWN = 120.0
 MARGIN = 75  # records of each partition, about one second of the load
 
 pytestmark = pytest.mark.slow
@@ -81,17 +80,15 @@ class Running:
         now, numbers = self.copiers(), before.slices[index]
         assert {number: now[number] for number in numbers} == {number: before.copiers[number] for number in numbers}
 
-    def await_copied(self, what: str) -> float:
-        """Wait until each partition has records that came after this call; returns the seconds."""
-        begun = time.monotonic()
+    def await_copied(self, what: str, within: float = PATIENCE) -> None:
+        """Wait until each partition has records that came after this call."""
         wanted = {number: self.load.counts.committed[self.topic, number] + MARGIN for number in range(PARTITIONS)}
 
         def copied() -> bool:
             positions = self.service.positions(self.topic)
             return all((positions.get(number) or 0) > count for number, count in wanted.items())
 
-        self.service.wait_for(f"every partition copied {what}", copied)
-        return time.monotonic() - begun
+        self.service.wait_for(f"every partition copied {what}", copied, within)
 
     def has_spread(self) -> bool:
         """True if two executors have a task each, and each slice of the plan has partitions."""
@@ -133,7 +130,7 @@ def an_executor_is_lost(run: Running) -> None:
     """Another task begins, with the same partitions."""
     before, executor = run.seen(), run.busy()
     run.cluster.kill(executor)
-    assert run.await_copied("after an executor was lost") < MOVED_WITHIN
+    run.await_copied("after an executor was lost")
     assert_comes_back(run, before, executor)
 
 
@@ -141,7 +138,7 @@ def a_worker_is_lost(run: Running) -> None:
     """The other task copies everything, until another worker has a slot. Spark learns of it by closed connections."""
     before, executor = run.seen(), run.busy()
     run.cluster.kill_worker(executor)
-    assert run.await_copied("after a worker was lost") < MOVED_WITHIN
+    run.await_copied("after a worker was lost")
     assert_has_moved(run, before)
     run.cluster.add_worker()
     assert_comes_back(run, before, executor)
@@ -151,7 +148,7 @@ def a_machine_vanishes(run: Running) -> None:
     """The other task copies everything, until the machine is there again."""
     before, executor = run.seen(), run.busy()
     with vanished(run, executor):
-        assert run.await_copied("after a machine had vanished") < MOVED_WITHIN
+        run.await_copied("after a machine had vanished", SPARKS_OWN)
         assert_has_moved(run, before)
     assert_comes_back(run, before, executor)
 

@@ -78,8 +78,7 @@ class Running:
     def kill_workers(self) -> None:
         """Kill all workers, and wait for new ones, which have to find the plan."""
         before = set(self.service.worker_pids())
-        for worker in before:
-            os.kill(worker, signal.SIGKILL)
+        self.service.kill_workers()
         self.service.wait_for("others", lambda: set(self.service.worker_pids()) - before)
 
     def await_progress(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -54,14 +55,27 @@ def await_position(pair: Pair, topic: str, partition: int) -> int:
     return found[0]
 
 
+@contextmanager
+def quick_cleaner(bootstrap: str) -> Iterator[None]:
+    """The broker looks all the time for what it can compact, and afterwards as seldom as usual."""
+
+    def alter(operation: AlterConfigOpType, value: str | None) -> None:
+        entry = ConfigEntry("log.cleaner.backoff.ms", value, incremental_operation=operation)
+        broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        topics.admin(bootstrap).incremental_alter_configs([broker])[broker].result(30)
+
+    alter(AlterConfigOpType.SET, "100")
+    try:
+        yield
+    finally:
+        alter(AlterConfigOpType.DELETE, None)
+
+
 def compacted(pair: Pair) -> str:
     """A topic that the broker has compacted: one record for each key, tombstones among them, and gaps."""
     topic = pair.topic(
         "compacted", cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.01, max_compaction_lag_ms=100
     )
-    quick = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=AlterConfigOpType.SET)
-    broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[quick])
-    topics.admin(pair.source).incremental_alter_configs([broker])[broker].result(30)
     pair.produce(topic, *(Made(key, b"%d" % turn) for turn in range(50) for key in KEYS))
     pair.produce(topic, *(Made(key, None) for key in KEYS[:3]))
     ticks = 0
@@ -74,7 +88,8 @@ def compacted(pair: Pair) -> str:
         records = oracle.read(pair.source, topic)[0]
         return len(records) == len(KEYS) + ticks
 
-    until("the broker has compacted", is_compacted)
+    with quick_cleaner(pair.source):
+        until("the broker has compacted", is_compacted)
     return topic
 
 

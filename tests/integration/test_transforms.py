@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -99,8 +98,7 @@ def test_a_third_is_dropped_while_workers_are_killed(running: tuple[Pair, Servic
             pair.produce(topic, *numbers(at, 1_500), partition=partition)
         if at in (0, 3_000):
             service.wait_for("something is copied", lambda: oracle.count(pair.copied(topic)) > 0)
-            for worker in service.worker_pids():
-                os.kill(worker, signal.SIGKILL)
+            service.kill_workers()
     expected = await_made(pair, topic)
     oracle.assert_positions(pair.source, pair.target, topic, pair.remote(topic), pair.group)
     assert not oracle.hanging(pair.target, pair.remote(topic))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import signal
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -135,8 +133,7 @@ def test_aborted_transactions_and_a_restart(running: tuple[Pair, Service]) -> No
     topic = pair.topic("transactional")
     in_transactions(pair, topic, [3, 1, 40, 7, 5] * 20)
     pair.await_same(topic)
-    for worker in service.worker_pids():
-        os.kill(worker, signal.SIGKILL)
+    service.kill_workers()
     in_transactions(pair, topic, [2, 300, 1] * 5)
     pair.await_same(topic)
     assert_exact(pair, service, topic)

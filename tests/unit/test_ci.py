@@ -21,8 +21,9 @@ LAST = "=== passed: ", "=== FAILED: "
 
 
 def run(directory: Path, fails: str) -> subprocess.CompletedProcess[str]:
-    """The script, with a `make` that only says which target it was called for, and fails for one."""
-    stand_ins = {"make": f'echo "made <$1>"; [ "$1" != "{fails}" ]', "docker": "", "promtool": "", "chromedriver": ""}
+    """The script, with a `make` that only says what it was called for, and fails for one. Nothing is installed."""
+    stand_ins = {"make": f'echo "made <$1>"; [ "$1" != "{fails}" ]', "apt-get": 'echo "made <apt-get>"; exit 1'}
+    stand_ins |= dict.fromkeys(("docker", "promtool", "chromedriver", "docker-compose", "iptables"), "")
     for name, does in stand_ins.items():
         file = directory / name
         file.write_text(f"#!/bin/sh\n{does}\n")

@@ -1,4 +1,4 @@
-"""A step of a transaction can be meant on the batch path only."""
+"""When a step of a transaction is reached; it can be meant on the batch path only."""
 
 from __future__ import annotations
 
@@ -31,3 +31,14 @@ def test_batches_reach_each_step_by_its_usual_name_too(tmp_path: Path, monkeypat
     failpoints.arm("RAISE", "after-it")
     with pytest.raises(RuntimeError, match="after-it"):
         asyncio.run(sitecustomize._around_async(nothing, None, "after-it")())
+
+
+def test_a_step_is_counted_from_when_it_was_armed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failpoints = Failpoints(tmp_path)
+    monkeypatch.setattr(sitecustomize, "FOLDER", Path(failpoints.environment["MIRROR_FAILPOINTS"]))
+    for _ in range(2):
+        failpoints.arm("RAISE", "again", nth=2)
+        sitecustomize.reached("again")
+        with pytest.raises(RuntimeError, match="again"):
+            sitecustomize.reached("again")
+        assert failpoints.wait("again")

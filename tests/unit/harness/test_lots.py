@@ -68,3 +68,16 @@ def test_the_first_lot_begins_with_the_long_modules_and_the_other_ends_with_them
     late = until == "0"
     assert ("left out: 1 slow tests, for the time was over" in out) == late
     assert (len(re.findall(r"^\S*test_m0\.py::test_it$", out, re.MULTILINE)) == 1) == late
+
+
+def test_a_slow_test_that_is_left_out_leaves_no_fixtures_of_its_module(tmp_path: Path) -> None:
+    """The module's other tests are not slow, and ran in time; another module follows."""
+    (tmp_path / "taken").mkdir()
+    slow = "\n@pytest.mark.slow\ndef test_slow() -> None:\n    print('<slow>')\n"
+    for name, more in (("m0", slow), ("m1", "")):
+        (tmp_path / f"test_{name}.py").write_text(TESTS.format(marker="", name=name) + more)
+    lot = begin(tmp_path, "1/2", "--slow", "--until=0")
+    out, _ = lot.communicate(timeout=60)
+    assert lot.returncode == pytest.ExitCode.OK, out
+    assert re.findall(r"<(\w+)>", out) == ["begins", "m0", "ends", "begins", "m1", "ends"]
+    assert "left out: 1 slow tests" in out and len(re.findall(r"^\S*test_m0\.py::test_slow$", out, re.MULTILINE)) == 1
