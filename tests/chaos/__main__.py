@@ -93,7 +93,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total, shared: boo
             total.samples_in_faults += sum(sample.during_fault for sample in history.samples)
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
-        total.group_samples += recorder.groups.sampled if recorder.judges_groups else 0
+        total.group_samples += recorder.groups.sampled
         total.violations += _false_alarms(arena, recorder, seed)
         total.violations += [f"seed {seed}: {complaint}" for complaint in recorder.complaints]
         if ended := arena.ended():
@@ -118,6 +118,7 @@ def _round(arena: Arena, row: Row, rng: random.Random, recorder: Recorder) -> bo
         row.fault(arena, rng, recorder)
         recorder.await_progress()
         recorder.await_samples(before)
+        recorder.keep_commits()
         return True
     except CannotRun as error:
         print(f"   cannot run here: {error}", flush=True)
@@ -127,9 +128,13 @@ def _round(arena: Arena, row: Row, rng: random.Random, recorder: Recorder) -> bo
 
 
 def _false_alarms(arena: Arena, recorder: Recorder, seed: int) -> list[str]:
-    """What mirror says it has passed over, where less was lost or refused. It may say the same twice."""
+    """What mirror says it has passed over, where less was lost or refused. It may say the same twice.
+
+    Two topics of the same name may lose the same offsets, so the topic's id counts.
+    """
     events = [event for message in (PASSED_OVER, REFUSED) for event in arena.find(message, topic=recorder.topic)]
-    said = Counter(number for number, _ in {(event["partition"], event["reason"]) for event in events})
+    different = {(event["partition"], event["reason"], event.get("topic_id")) for event in events}
+    said = Counter(number for number, _, _ in different)
     return [
         f"seed {seed}: told {said[number]} times of a loss, {recorder.losses[number]} were there: {events}"
         for number in said.keys() | recorder.losses.keys()
@@ -199,8 +204,42 @@ def options() -> argparse.Namespace:
     return asked
 
 
+class Results:
+    """What all recordings have come to."""
+
+    def __init__(self, file: Path | None) -> None:
+        """`file` has the results of other runs, too; None: these are not kept."""
+        self._file = file
+        self._totals: dict[str, Total] = {}
+        self._of_file: list[Total] = []
+        self._missing: Counter[str] = Counter()  # rounds that this machine does not allow, or that ended by an error
+
+    def take(self, total: Total, rounds: int) -> None:
+        """Add a recording, of which so many rounds were wanted."""
+        if total.rounds < rounds:
+            self._missing[total.name] += rounds - total.rounds
+        if not (total.rounds or total.violations):  # else it would look as if the row had been played
+            return
+        merge(self._totals, total)
+        if self._file:  # now, for it may be hours until the last one
+            self._of_file = add(total, self._file)
+
+    def told(self) -> str:
+        """All of it in words."""
+        told = [table(self._totals.values())]
+        if self._of_file:
+            told.append(f"all in {self._file}:\n{table(self._of_file)}")
+        told += [f"NOT PLAYED: {rounds} rounds of {name}" for name, rounds in self._missing.items()]
+        return "\n".join(told)
+
+    @property
+    def code(self) -> int:
+        """The exit code: 1 if anything was violated, or not played."""
+        return int(bool(self._missing) or any(total.violations for total in self._totals.values()))
+
+
 def main() -> int:
-    """Play all rounds; 1 if anything was violated."""
+    """Play all rounds; 1 if anything was violated, or could not be played."""
     asked = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     shared = asked.active_active
@@ -216,8 +255,7 @@ def main() -> int:
         else [name for name, row in rows_.items() if not asked.transform or row.recorder is Recorder]
     )
     recordings = list(schedule(rows_, names, asked.rounds, asked.random, asked.seed))
-    totals: dict[str, Total] = {}
-    everything: list[Total] = []
+    results = Results(asked.json)
     deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
     print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
     place = os.environ.get("MIRROR_CACHE")
@@ -239,13 +277,9 @@ def main() -> int:
             play(arena, rows, seed, total, shared)
             for violation in total.violations:
                 print(f"   VIOLATION {violation}", flush=True)
-            merge(totals, total)
-            if asked.json:  # now, for it may be hours until the last one
-                everything = add(total, asked.json)
-    print(table(totals.values()))
-    if everything:
-        print(f"all in {asked.json}:\n{table(everything)}")
-    return int(any(total.violations for total in totals.values()))
+            results.take(total, len(rows))
+    print(results.told())
+    return results.code
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ PROPERTIES = {
     "super.users": "User:ANONYMOUS",
     "log.cleaner.backoff.ms": 200,
     # Or a coordinator has more and more to load, and Kafka 4.2.0 may lose one that is elected again meanwhile. But not
-    # what is younger than a recording: there the judge reads where transactions ended.
+    # what is younger than a round: after each one the judge reads where transactions ended (Recorder.keep_commits).
     "offsets.topic.segment.bytes": 2**20,
     "log.cleaner.min.compaction.lag.ms": 600_000,
     "log.cleaner.min.cleanable.ratio": 0.1,

@@ -19,12 +19,27 @@ RESETS = re.compile(rb'"resets":(\d+)')
 
 
 class Commits:
-    """The positions of one remote topic that were committed since this object was made."""
+    """The positions of one remote topic that were committed since this object was made.
+
+    The brokers compact their topic. Who calls `follow` more often than that loses none.
+    """
 
     def __init__(self, pair: Pair, remote: str) -> None:
         self._pair, self._remote = pair, remote
         there = topics.partitions(pair.target, TOPIC)
         self._begins = oracle.ends(pair.target, TOPIC, IsolationLevel.READ_COMMITTED) if there else {}
+        self._found: list[tuple[str, int, bytes]] = []  # group, partition and value
+
+    def follow(self) -> None:
+        """Read what was committed since the last call."""
+        with closing(oracle.Reader(self._pair.target, TOPIC, begins=self._begins)) as reader:
+            read = reader.to_end()
+        for number, records in read.items():
+            for record in records:
+                place = _place(record)
+                if record.value and place and place[1] == self._remote:
+                    self._found.append((place[0], place[2], record.value))
+                self._begins[number] = record.offset + 1
 
     def read(self) -> Iterator[tuple[int, str, Committed]]:
         """Partition, id of the source topic, and position of each."""
@@ -39,14 +54,11 @@ class Commits:
 
     def times(self, group: str) -> int:
         """How often an offset of this group was committed in the remote topic."""
-        return sum(1 for _ in self._of(group))
+        return len(self._of(group))
 
-    def _of(self, group: str) -> Iterator[tuple[int, bytes]]:
-        with closing(oracle.Reader(self._pair.target, TOPIC, begins=self._begins)) as reader:
-            for record in (record for records in reader.to_end().values() for record in records):
-                place = _place(record)
-                if record.value and place and place[:2] == (group, self._remote):
-                    yield place[2], record.value
+    def _of(self, group: str) -> list[tuple[int, bytes]]:
+        self.follow()
+        return [(number, value) for owner, number, value in self._found if owner == group]
 
 
 def _place(record: Record) -> tuple[str, str, int] | None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 
 from tests.checker.checker import Violation
 from tests.checker.groups import GroupHistory, GroupSample, Placed, check_group
@@ -71,10 +71,9 @@ class Groups:
     def delete(self) -> None:
         """Delete the groups on both clusters, or the service would have more and more to do."""
         for bootstrap in (self._pair.source, self._pair.target):
-            for name, deleted in topics.admin(bootstrap).delete_consumer_groups(self._names).items():
-                with contextlib.suppress(KafkaException):
+            for deleted in topics.admin(bootstrap).delete_consumer_groups(self._names).values():
+                with contextlib.suppress(KafkaException, TimeoutError):
                     deleted.result(TIMEOUT)
-                    assert name
 
     def judge(
         self, source: Mapping[int, Mapping[int, Record]], target: oracle.Records, check: Check = check_group
@@ -88,8 +87,11 @@ class Groups:
         self._read_all.set()
         self._threads[0].join(PATIENCE)
         ends = {at: self._commit_last(*at, sorted(source[at[1]])) for at in self._places()}
+        logs = oracle.ends(self._pair.target, self._pair.remote(self._topic), IsolationLevel.READ_UNCOMMITTED)
         placed = {
-            number: Placed({record.identity: offset for offset, record in source[number].items()}, records)
+            number: Placed(
+                {record.identity: offset for offset, record in source[number].items()}, records, logs[number]
+            )
             for number, records in target.items()
         }
 

@@ -36,10 +36,17 @@ class OwnServiceRecorder(Recorder):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        super().__exit__(kind, error, trace)
-        code = self._arena.service.terminate()
-        self._arena.start_service().await_plan()
-        assert code == 0 or error is not None, f"exit code {code}"
+        own = self._arena.service
+        try:
+            super().__exit__(kind, error, trace)
+            code = own.terminate()
+        except Exception:
+            if error is None:  # else it would hide that
+                raise
+        finally:
+            own.close()  # if it did not end
+            self._arena.start_service().await_plan()
+        assert error is not None or code == 0, f"exit code {code}"
 
 
 def is_dropped(record: Record) -> bool:

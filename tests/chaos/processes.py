@@ -9,8 +9,10 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -43,6 +45,15 @@ def go_on(victim: int) -> None:
         os.kill(victim, signal.SIGCONT)
 
 
+def _start(arena: Arena, recorder: Recorder, environment: Mapping[str, str] | None = None, **more: Any) -> None:
+    """Start another service, as `Arena.start_service` does, and wait until it leads.
+
+    A busy machine may take minutes for that, so there is PATIENCE. Only after it progress is waited for.
+    """
+    arena.start_service(environment, **more).await_plan()
+    recorder.heals()
+
+
 @row("1 kill -9 a worker at a step of a transaction")
 def worker_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
     arena.failpoints.send("SIGKILL", rng.choice(STEPS), nth=rng.randint(1, 5))
@@ -54,16 +65,16 @@ def worker(arena: Arena, rng: random.Random, _: Recorder) -> None:
 
 
 @row("3 kill -9 the service, start another")
-def service(arena: Arena, _: random.Random, __: Recorder) -> None:
+def service(arena: Arena, _: random.Random, recorder: Recorder) -> None:
     arena.service.kill()
-    arena.start_service()
+    _start(arena, recorder)
 
 
 @row("2, 3 kill -9 Spark's JVM: driver and executor")
-def jvm(arena: Arena, _: random.Random, __: Recorder) -> None:
+def jvm(arena: Arena, _: random.Random, recorder: Recorder) -> None:
     os.kill(arena.service.jvm_pid, signal.SIGKILL)
     assert arena.service.wait() == 1, arena.service.tail()
-    arena.start_service()
+    _start(arena, recorder)
 
 
 @row("2 kill -9 an executor of a Spark cluster", everywhere=False)
@@ -78,7 +89,7 @@ def executor(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         recorder.await_progress()
         until("another executor", lambda: cluster.executors().keys() - before.keys(), PATIENCE)
         assert arena.service.terminate() == 0, arena.service.tail()
-    arena.start_service()
+    _start(arena, recorder)
 
 
 @row("4 Spark's checkpoint is lost, or an old one comes back; a worker is killed, or all starts anew")
@@ -101,7 +112,7 @@ def checkpoint(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         worker(arena, rng, recorder)
     else:  # Spark meets what is left of it as the query ends, and the next one begins
         assert arena.service.terminate() == 0, arena.service.tail()
-        arena.start_service()
+        _start(arena, recorder)
 
 
 @row("6 a worker hangs for longer than a transaction may last")
@@ -138,8 +149,7 @@ def own_topics(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
 @row("8 a second service with the same configuration")
 def second_service(arena: Arena, _: random.Random, recorder: Recorder) -> None:
     first = arena.service
-    arena.start_service()
-    recorder.heals()
+    _start(arena, recorder)
     assert first.wait() == 3, first.tail()
 
 
@@ -153,7 +163,7 @@ def local_disk_full(arena: Arena, rng: random.Random, recorder: Recorder) -> Non
 @row("18 the service's clock is an hour ahead or behind")
 def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     assert arena.service.terminate() == 0, arena.service.tail()
-    arena.start_service({"MIRROR_CLOCK_AHEAD": str(rng.choice((-3600, 3600)))})
+    _start(arena, recorder, {"MIRROR_CLOCK_AHEAD": str(rng.choice((-3600, 3600)))})
     said = datetime.fromisoformat(arena.service.events[0]["ts"].replace("Z", "+00:00"))
     assert abs(said.timestamp() - time.time()) > 3_000, said
     recorder.await_progress()
@@ -162,7 +172,7 @@ def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None
     assert found and all(sample.value >= 0 for sample in found), found
     if rng.random() < 0.5:  # else the clock jumps at the next start
         assert arena.service.terminate() == 0, arena.service.tail()
-        arena.start_service()
+        _start(arena, recorder)
 
 
 @row("22 another number of tasks")
@@ -173,6 +183,5 @@ def rescale(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     else:
         assert arena.service.terminate() == 0, arena.service.tail()
     wanted = 1 if plan["slices"] > 1 else 2
-    arena.start_service(tasks_max=wanted)
-    recorder.heals()
+    _start(arena, recorder, tasks_max=wanted)
     arena.service.wait_for("another number", lambda: arena.service.find(PLANNED, slices=wanted))

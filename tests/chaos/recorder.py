@@ -89,11 +89,11 @@ class Recorder:
             self.watch.stop()
         with contextlib.suppress(Exception):
             self.groups.stop()
-        # Or the service would have more and more to do.
+        # Or the service would have more and more to do. What fails here must not hide what has failed before.
         self.groups.delete()
-        topics.delete(self.pair.source, self.topic)
-        with contextlib.suppress(KafkaException):
-            topics.delete(self.pair.target, self.remote)
+        for bootstrap, topic in ((self.pair.source, self.topic), (self.pair.target, self.remote)):
+            with contextlib.suppress(KafkaException, TimeoutError):
+                topics.delete(bootstrap, topic)
 
     @property
     def remote(self) -> str:
@@ -202,6 +202,11 @@ class Recorder:
         least = [0] * len(since) if self._samples_anew else since
         until("samples", lambda: all(map(operator.gt, self.sampled(), least)), PATIENCE)
         self._samples_anew = False
+
+    def keep_commits(self) -> None:
+        """Read which positions were committed so far, before the brokers compact them."""
+        with contextlib.suppress(KafkaException, TooLate):  # the end of the recording reads them, too
+            self._commits.follow()
 
     def finish(self) -> list[History]:
         """Stop the load, wait until all is copied, and read everything once more."""

@@ -15,7 +15,7 @@ from tests.checker.history import Record
 from tests.harness import oracle, topics
 from tests.harness.command import mirror
 from tests.harness.load import Made
-from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
+from tests.harness.service import BLOCKED, DECIDED, PASSED_OVER, REFUSED
 from tests.harness.waiting import until
 
 FAILS = b"fails"  # the key for which the transform fails
@@ -139,26 +139,43 @@ def _all_reported(arena: Arena, recorder: Recorder) -> bool:
 @row("25 the positions vanish, or somebody else commits others", everywhere=False)
 def positions(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     """Somebody decides that copying goes on after what was copied: nothing comes twice."""
-    pair = arena.pair
-    with recorder.watch.in_doubt():
-        if rng.random() < 0.5:
-            topics.delete_group(pair.target, pair.group)
-        else:
-            at = until("positions", recorder.positions)
-            lower = {number: rng.randint(0, max(0, position)) for number, position in at.items()}
-            topics.commit(pair.target, pair.group, recorder.remote, lower)
-        arena.target_proxy.disconnect()  # who has a producer open commits its position again, and needs no decision
+    since, vanish = len(arena.service.events), rng.random() < 0.5
+    ends: dict[int, int] = {}
+
+    def copied_on() -> bool:
+        positions = recorder.positions()
+        return positions is not None and all(positions[number] > end for number, end in ends.items())
+
+    def is_noticed() -> bool:
+        return any(arena.service.find(said, since, topic=recorder.topic) for said in (BLOCKED, DECIDED))
+
+    def is_hit() -> bool:
+        """Inject the fault. False if each partition had a transaction open that has written its position again."""
+        _take_positions(arena, rng, recorder, vanish)
+        arena.target_proxy.disconnect()  # or whoever has a producer open commits its position again
         recorder.heals()
-        ends = recorder.source_ends()
+        ends.update(recorder.source_ends())
+        arena.service.wait_for("the positions are missed, or all is copied on", lambda: is_noticed() or copied_on())
+        return is_noticed()
 
-        def goes_on() -> bool:
-            command = ("resume", "-c", arena.service.file, "--topic", recorder.topic, "--continue")
-            ended = mirror(*command)
-            assert ended.returncode in (0, 1), ended.stderr
-            positions = recorder.positions()
-            return positions is not None and all(positions[number] > end for number, end in ends.items())
+    def goes_on() -> bool:
+        ended = mirror("resume", "-c", arena.service.file, "--topic", recorder.topic, "--continue")
+        assert ended.returncode in (0, 1), ended.stderr
+        return copied_on()
 
+    with recorder.watch.in_doubt():
+        until("the positions are missed", is_hit)
         until("decided", goes_on)
+
+
+def _take_positions(arena: Arena, rng: random.Random, recorder: Recorder, vanish: bool) -> None:
+    pair = arena.pair
+    if vanish:
+        topics.delete_group(pair.target, pair.group)
+    else:
+        at = until("positions", recorder.positions)
+        lower = {number: rng.randint(0, max(0, position)) for number, position in at.items()}
+        topics.commit(pair.target, pair.group, recorder.remote, lower)
 
 
 @row("27 the remote topic is altered to replace timestamps, and back", everywhere=False)

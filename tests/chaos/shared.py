@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +12,7 @@ from tests.chaos.recorder import Recorder, wait
 from tests.chaos.sender import Sender
 from tests.checker.groups import check_group_of_both
 from tests.checker.history import History, Record
+from tests.checker.own import check_own
 from tests.harness import configuration, oracle, topics
 from tests.harness.load import Made, mixed
 from tests.harness.pair import Pair
@@ -74,8 +75,10 @@ class SharedRecorder(Recorder):
                 each.stop()
         with contextlib.suppress(Exception):  # or each flow would create again what is deleted on its target
             self._arena.service.terminate()
-        super().__exit__(kind, error, _)
-        self._arena.start_service().await_plan()
+        try:
+            super().__exit__(kind, error, _)
+        finally:
+            self._arena.start_service().await_plan()
 
     def own(self, number: int, records: Iterable[Record]) -> list[Record]:
         """The records that programs have written to the source."""
@@ -106,7 +109,17 @@ class SharedRecorder(Recorder):
             each.stop()
         histories = super().finish()
         there = oracle.read(self.pair.target, self.topic)
-        wanted = {n: [r.content for r in self._written(n, some, self.pair.source)] for n, some in there.items()}
+        own = {number: self._written(number, records, self.pair.source) for number, records in there.items()}
+        self._judge_back({number: [record.content for record in records] for number, records in own.items()})
+        here = oracle.read(self.pair.source, self.topic)
+        for other in self._others:
+            violations = check_own(other.sent, own[other.partition], self.own(other.partition, here[other.partition]))
+            self.complaints += [f"partition {other.partition}: {v.invariant} {v.what}" for v in violations[:5]]
+        self.complaints += self._judge_groups(here, there)
+        return histories
+
+    def _judge_back(self, wanted: Mapping[int, Sequence[tuple[object, ...]]]) -> None:
+        """Wait until the source has the copies of what programs have written to the target, and compare them."""
 
         def back() -> dict[int, list[tuple[object, ...]]]:
             here = oracle.read(self.pair.source, self.topic)
@@ -121,12 +134,9 @@ class SharedRecorder(Recorder):
                 self.complaints.append(f"partition {number} of the target has {said}, or their order differs")
             if not contents:
                 self.complaints.append(f"partition {number} of the target has no records of its own")
-        self.complaints += self._judge_groups(there)
-        return histories
 
-    def _judge_groups(self, there: oracle.Records) -> list[str]:
+    def _judge_groups(self, here: oracle.Records, there: oracle.Records) -> list[str]:
         """No group passes over a record that it has not read, be it of the source's programs or of the target's."""
-        here = oracle.read(self.pair.source, self.topic)
         source = {n: {each.offset: each for each in self._plain(n, records)} for n, records in here.items()}
         target = {n: self._plain(n, records) for n, records in there.items()}
         return self.groups.judge(source, target, check_group_of_both)

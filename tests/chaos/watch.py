@@ -7,12 +7,13 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.kafka.listed_offsets import checked_offset, refresh_metadata
 from tests.checker.history import Record, Sample
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair
@@ -22,6 +23,27 @@ SAMPLE_INTERVAL = 0.2  # seconds
 DECIDED_WITHIN = 3.0  # seconds that a sample waits for open transactions
 TIMEOUT = 5.0
 Copies = Callable[[int, Iterable[Record]], list[Record]]
+
+
+class Counted:
+    """Counts the records of a remote partition. It looks at each record once: samples are many."""
+
+    def __init__(self) -> None:
+        self.visible = 0
+        self._known: set[tuple[object, ...]] = set()
+        self._looked_at = 0
+
+    @property
+    def doubled(self) -> int:
+        """How many of the visible ones are there a second time, or a third."""
+        return self.visible - len(self._known)
+
+    def look(self, records: Sequence[Record], copies: Callable[[Sequence[Record]], list[Record]]) -> None:
+        """Count what has come to the records since the last look. `copies` says which of them were copied."""
+        more = copies(records[self._looked_at :])
+        self._looked_at = len(records)
+        self.visible += len(more)
+        self._known.update(record.identity for record in more)
 
 
 class Watch:
@@ -140,6 +162,7 @@ class Watch:
 
     def _sample(self) -> None:
         reader: oracle.Reader | None = None
+        counted: Mapping[int, Counted] = {}
         restarts = 0
         while not self._stopping.wait(SAMPLE_INTERVAL):
             if restarts != self._restarts:
@@ -148,13 +171,14 @@ class Watch:
                 if reader is None or len(reader.records) < self._wanted:
                     if topics.partitions(self._pair.target, self._remote) < self._wanted:
                         continue
-                    reader = oracle.Reader(self._pair.target, self._remote)
-                for number, sample in self._sample_with(reader).items():
+                    reader, counted = oracle.Reader(self._pair.target, self._remote), defaultdict(Counted)
+                for number, sample in self._sample_with(reader, counted).items():
                     self.samples[number].append(sample)
             except (KafkaException, TooLate, TimeoutError):
-                refresh_metadata(topics.admin(self._pair.target), TIMEOUT)
+                with contextlib.suppress(KafkaException):  # or librdkafka asks those that it takes for leaders
+                    topics.admin(self._pair.target).list_topics(timeout=TIMEOUT)
 
-    def _sample_with(self, reader: oracle.Reader) -> dict[int, Sample]:
+    def _sample_with(self, reader: oracle.Reader, counted: Mapping[int, Counted]) -> dict[int, Sample]:
         """Positions, records, positions. The markers of a transaction come to position and records one after another:
 
         so what was on the target when the positions were read has to be decided first.
@@ -166,20 +190,26 @@ class Watch:
         while any(stable[number] < high[number] for number in high) and time.monotonic() < deadline:
             self._stopping.wait(0.02)
             stable = self._ends(IsolationLevel.READ_COMMITTED)
-        visible = {number: len(self._copies(number, records)) for number, records in reader.to_end(TIMEOUT).items()}
+        for number, records in reader.to_end(TIMEOUT).items():
+            counted[number].look(records, partial(self._copies, number))
         after = self.positions()
         if doubts % 2 or doubts != self._doubts:
             return {}
         decided = [number for number in high if stable[number] >= high[number]]
         return {
-            number: Sample(before[number], visible[number], after[number], during_fault)
+            number: Sample(
+                before[number], counted[number].visible, after[number], during_fault, counted[number].doubled
+            )
             for number in decided
             # The reader may have asked a broker that has not heard of all partitions yet.
-            if number in visible and number in before and number in after and number in self.samples
+            if number in counted and number in before and number in after and number in self.samples
         }
 
     def _ends(self, isolation: IsolationLevel) -> Mapping[int, int]:
         asked = {TopicPartition(self._remote, number): OffsetSpec.latest() for number in range(self._wanted)}
         admin = topics.admin(self._pair.target)
         futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT)
-        return {tp.partition: checked_offset(future.result(2 * TIMEOUT)) for tp, future in futures.items()}
+        found = {tp.partition: int(future.result(2 * TIMEOUT).offset) for tp, future in futures.items()}
+        if min(found.values()) < 0:  # librdkafka's answer, as a success, while a leader is away
+            raise TooLate(f"no end of {self._remote}: {found}")
+        return found

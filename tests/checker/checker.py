@@ -56,7 +56,7 @@ def _beginning(history: History) -> int:
 
 
 def _sending(history: History) -> Iterator[Violation]:
-    """The source itself: what was acknowledged is there, what was aborted is not. Else nothing here can be judged."""
+    """The source has what was acknowledged, or nothing here can be judged. The target has nothing that was aborted."""
     there = {record.identity for record in history.source}
     visible = {record.identity for record in history.target}
     for sent in history.sent:
@@ -129,7 +129,7 @@ def _positions(history: History, wanted: Sequence[Record]) -> Iterator[Violation
     for sample in history.samples:
         least = 0 if sample.before < 0 else bisect_left(offsets, sample.before)
         most = 0 if sample.after < 0 else bisect_left(offsets, sample.after)
-        if sample.visible < least or (sample.visible > most and not loose):
+        if sample.visible - sample.doubled < least or (sample.visible > most and not loose):
             yield Violation("I6", f"{sample}: {least} to {most} records are before the position")
         elif sample.visible not in whole and not loose:
             yield Violation("I6", f"{sample}: no transaction ended there")

@@ -3,7 +3,8 @@
 The judge knows nothing of how offsets are translated: it looks which records stand before an offset.
 
 I10: at no moment does a group's offset on the target come after a record that the group has not read on the source, and
-it never goes back; and once group sync has caught up, no record that the group has read comes after its offset.
+it never goes back; and once group sync has caught up, no record that the group has read comes after its offset. Where
+programs write on both sides, the order differs: there the record that comes next is one that it has not read.
 """
 
 from __future__ import annotations
@@ -40,13 +41,19 @@ class GroupHistory:
 class Placed:
     """Where the records of a remote partition come from."""
 
-    def __init__(self, source: Mapping[tuple[object, ...], int], target: Sequence[Record]) -> None:
-        """`source` has the upstream offset of each record by its identity."""
+    def __init__(self, source: Mapping[tuple[object, ...], int], target: Sequence[Record], end: int) -> None:
+        """`source` has the upstream offset of each record by its identity; `end` is the high watermark."""
+        self.end = end
         known = [(record.offset, source[record.identity]) for record in target if record.identity in source]
         self._offsets = [downstream for downstream, _ in known]
         upstream = [each for _, each in known]
+        self._next = [*upstream, NEVER]
         self._newest = [-1, *accumulate(upstream, max)]  # before each of them, and in the end
         self._oldest = [*accumulate(reversed(upstream), min, initial=NEVER)][::-1]  # from each of them on
+
+    def next_from(self, downstream: int) -> int:
+        """The upstream offset of the record that a consumer reads first from this downstream offset on."""
+        return self._next[bisect_left(self._offsets, downstream)]
 
     def newest_before(self, downstream: int) -> int:
         """The highest upstream offset of a record before this downstream offset; -1 if there is none."""
@@ -64,15 +71,23 @@ def is_exact(placed: Placed, sample: GroupSample) -> bool:
 
 def check_group(history: GroupHistory, placed: Placed) -> list[Violation]:
     """All violations of a group's history; none: it is right."""
-    return [*_late(history, placed), *_back(history), *_in_the_end(history, placed)]
+    return [*_at_any_time(history, placed), *_in_the_end(history, placed)]
 
 
 def check_group_of_both(history: GroupHistory, placed: Placed) -> list[Violation]:
-    """The violations of a group's history where programs write on both sides: records that it passes over.
+    """All violations of a group's history where programs write on both sides.
 
-    The sides have the records in different orders, so a group may read records again that it has read.
+    The sides have the records in different orders, so a group may read records again that it has read. But it stands
+    as late as it can without passing one over: at a record that it has not read, or after all.
     """
-    return [*_late(history, placed), *_back(history), *_without_offset(history, placed)]
+    return [*_at_any_time(history, placed), *_early(history, placed)]
+
+
+def _at_any_time(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
+    yield from _late(history, placed)
+    yield from _beyond(history, placed)
+    yield from _back(history)
+    yield from _without_offset(history, placed)
 
 
 def _back(history: GroupHistory) -> Iterator[Violation]:
@@ -90,8 +105,20 @@ def _late(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
             yield Violation("I10", what)
 
 
+def _beyond(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
+    """A consumer would pass over what is written between the end and there."""
+    for sample in dict.fromkeys(history.samples):
+        if sample.committed > placed.end:
+            yield Violation("I10", f"{history.name} stands beyond the end of the log, {placed.end}: {sample}")
+
+
+def _early(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
+    if history.last is not None and (again := placed.next_from(history.last.committed)) < history.last.read:
+        what = f"{history.name} would read the record at {again} next, and has read to {history.read}: {history.last}"
+        yield Violation("I10", what)
+
+
 def _in_the_end(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
-    yield from _without_offset(history, placed)
     if history.last is not None and not is_exact(placed, history.last):
         before, after = placed.newest_before(history.last.committed), placed.oldest_from(history.last.committed)
         what = f"{history.name} has read to {history.read}, but stands after {before} and before {after}"

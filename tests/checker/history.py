@@ -71,6 +71,7 @@ class Sample:
     visible: int  # records
     after: int
     during_fault: bool = False
+    doubled: int = 0  # how many of the visible records are there a second time, or a third
 
 
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ Items = Mapping[str, Item]
 # Handlers that get a token from an OIDC server with a client's id and secret, as librdkafka's oidc method does.
 OIDC = ("OAuthBearerLoginCallbackHandler", "JaasClientOauthLoginCallbackHandler")
 
+BY_HAND = "write librdkafka's sasl properties yourself"
+
 
 class Section:
     """The properties of one kind of client of a cluster, or of all of them."""
@@ -139,9 +141,10 @@ def _jaas(section: Section, item: Item, setting: Setting) -> Verdict:
     if section.is_msk:
         return _msk_jaas(section, item)
     try:
-        found = list(logins.properties(jaas.parse(value)))
+        login = jaas.parse(value)
+        found = list(logins.properties(login))
     except jaas.BadJaas as error:
-        return not_possible(f"{error}; write librdkafka's sasl properties yourself")
+        return not_possible(f"{error}; {BY_HAND}")
     verdicts = [
         section.put(item, ours, text, setting.fate, part=f"the option {option} of " if option else "")
         for option, ours, text in found
@@ -150,7 +153,12 @@ def _jaas(section: Section, item: Item, setting: Setting) -> Verdict:
     if refused:
         return refused[0]
     said = "; ".join(dict.fromkeys(each.why for each in verdicts if each.why))
-    return Verdict(verdicts[0].fate, said, tuple(put for each in verdicts for put in each.puts))
+    puts = tuple(put for each in verdicts for put in each.puts)
+    missing = logins.left_out(login)
+    if missing or not puts:
+        lost = f"not carried: {', '.join(missing)}" if missing else "it has no option that can be carried"
+        return Verdict("not possible", "; ".join(filter(None, (f"{lost}; {BY_HAND}", said))), puts)
+    return Verdict(verdicts[0].fate, said, puts)
 
 
 def _msk_jaas(section: Section, item: Item) -> Verdict:

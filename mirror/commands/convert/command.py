@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from mirror.commands.convert import msk, reading
 from mirror.commands.convert.client_settings import P12, PEM, TO_P12, TO_PEM
 from mirror.commands.convert.dedicated import CLUSTERS_MAX, FLOWS_MAX
 from mirror.commands.convert.draft import SHOWN, Draft, Row
-from mirror.commands.convert.entries import FORMS, ParsedInput, Unreadable
+from mirror.commands.convert.entries import FORMS, FlowName, FlowScope, ParsedInput, Unreadable
 from mirror.commands.convert.halted import WOULD_RUN
 from mirror.commands.convert.setting import FATES, MISSING
 from mirror.commands.convert.table import CONNECTORS
@@ -27,7 +27,7 @@ from mirror.config.model import ClusterModel
 from mirror.config.value_types import NAME
 from mirror.errors import ConfigError
 from mirror.settings import TOKEN_PROVIDER
-from mirror.text import ABSENT, plural, printable
+from mirror.text import ABSENT, listed, plural, printable
 
 # What MirrorMaker does if the file does not say otherwise, and mirror does not, or does in another way.
 DEFAULTS = (
@@ -107,7 +107,7 @@ def _converted(path: Path) -> Conversion:
         text,
         rows,
         tuple(draft.variables.needed),
-        tuple(_defaults(parsed, draft, rows)),
+        tuple(_defaults(parsed, draft)),
         tuple(_problems(text)),
     )
 
@@ -157,19 +157,32 @@ def _by_hand(alias: str, draft: Draft, rows: tuple[Row, ...]) -> list[str]:
     return [text for name, text in lines.items() if ("clusters", alias, name) not in draft.values]
 
 
-def _defaults(parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) -> Iterator[Row]:
-    names = {row.key for row in rows} | {item.name for item in parsed.items}
-    silent = [flow for flow in parsed.flows if ("flows", flow, "heartbeats", "enabled") not in draft.values]
-    # Kafka Connect has heartbeats only if it has their connector.
-    heartbeats = ("emit.heartbeats.enabled",) if silent and parsed.form == "file" else ()
-    for name in (*(each for each in DEFAULTS if each not in names), *heartbeats):
+def _defaults(parsed: ParsedInput, draft: Draft) -> Iterator[Row]:
+    for name, flows in _silent(parsed, draft).items():
         setting = CONNECTORS[name]
-        yield Row(name, None, setting.fate, setting.ours, f"MirrorMaker's default is {setting.default}; {setting.why}")
+        where = f"for {_named(flows)}: " if len(flows) < len(parsed.flows) else ""
+        why = f"{where}MirrorMaker's default is {setting.default}; {setting.why}"
+        if flows:
+            yield Row(name, None, setting.fate, setting.ours, why)
     if parsed.unchecked:
-        flows = ", ".join("->".join(flow) for flow in parsed.unchecked[:SHOWN])
-        more = f" and {len(parsed.unchecked) - SHOWN} more" if len(parsed.unchecked) > SHOWN else ""
-        said = f"no checkpoint connector for {flows}{more} is in the input; mirror writes checkpoints all the same"
+        where = f"no checkpoint connector for {_named(parsed.unchecked)} is in the input"
+        said = f"{where}; mirror writes checkpoints all the same"
         yield Row("emit.checkpoints.enabled", None, "different", "flows[].groups.checkpoints", said)
+
+
+def _silent(parsed: ParsedInput, draft: Draft) -> dict[str, list[FlowName]]:
+    """The flows for which the input does not have a setting, by its name."""
+    said = {(item.name, item.scope) for item in parsed.items if isinstance(item.scope, FlowScope)}
+    silent = {name: [flow for flow in parsed.flows if (name, FlowScope(*flow)) not in said] for name in DEFAULTS}
+    # Kafka Connect has heartbeats only if it has their connector.
+    if parsed.form == "file":
+        switch = ("heartbeats", "enabled")
+        silent["emit.heartbeats.enabled"] = [f for f in parsed.flows if ("flows", f, *switch) not in draft.values]
+    return silent
+
+
+def _named(flows: Sequence[FlowName]) -> str:
+    return listed(["->".join(flow) for flow in flows], SHOWN, ", ")
 
 
 class _Environment(dict[str, str]):
@@ -204,10 +217,10 @@ def shown(found: Conversion) -> str:
             "\n".join(["Not in the input, but on by default in MirrorMaker, or with another default:", *lines])
         )
     if found.variables:
-        lines = [f"  {each.name}: the value of {each.meaning}" for each in found.variables]
+        lines = [f"  {each.name}: the value of {printable(each.meaning)}" for each in found.variables]
         parts.append("\n".join(["Set these environment variables before mirror starts:", *lines]))
     if found.problems:
-        lines = [f"  {each}" for each in found.problems]
+        lines = [f"  {printable(each)}" for each in found.problems]
         parts.append("\n".join(["mirror validate will refuse this until it is corrected:", *lines]))
     missing = sum(row.fate in MISSING for row in found.rows)
     parts.append(

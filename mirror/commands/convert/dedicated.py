@@ -93,4 +93,4 @@ def _of_pair(entry: InputEntry, aliases: Sequence[str], flows: Sequence[FlowName
     elif (source, target) not in flows:
         yield Judged(entry, entry.key, f"the flow {source}->{target} is not enabled", "not needed")
     else:
-        yield from scopes.of_flow(entry, name, (source, target))
+        yield from scopes.of_flow(entry, name, (source, target), scopes.BELOW)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mirror.commands.convert import filters, flow_keys, together
+from mirror.commands.convert import filters, flow_keys, scopes, together
 from mirror.commands.convert.client_keys import Section
 from mirror.commands.convert.entries import (
     ClusterScope,
@@ -84,12 +84,14 @@ class Draft:
     def _fill_section(self, scope: ClusterScope, clusters: Mapping[ClusterScope, dict[str, list[Item]]]) -> None:
         idle = self._idle(scope)
         groups = {winner.name: (winner, equal) for winner, equal in self._winners(clusters[scope])}
-        winners = {name: winner for name, (winner, _) in groups.items()}
         common = {name: _winner(items) for name, items in clusters.get(ClusterScope(scope.alias), {}).items()}
+        winners = {name: winner for name, (winner, _) in groups.items() if not _is_covered(winner, common)}
         section = Section(scope, winners, common, self.variables)
         for item, equal in groups.values():
             if idle:
                 self._take_all(equal, Verdict("not needed", idle))
+            elif item.name not in winners:
+                self._take_all(equal, _overridden(item, common[item.name]))
             else:
                 self._take_all(equal, self._for_all_flows(section.judge(item), equal, scope))
 
@@ -114,7 +116,8 @@ class Draft:
             said = said or "in mirror it holds for all topics of the flow"
         if not said:
             return verdict
-        return Verdict("different", "; ".join(filter(None, (verdict.why, said))), verdict.puts)
+        fate = max(verdict.fate, "different", key=FATES.index)
+        return Verdict(fate, "; ".join(filter(None, (verdict.why, said))), verdict.puts)
 
     def _flows(self, scope: ClusterScope) -> list[FlowName]:
         sides = {"consumer": (0,), "producer": (1,)}.get(scope.role, (0, 1))
@@ -194,6 +197,11 @@ class Draft:
 def _winner(items: Sequence[Item]) -> Item:
     """The item that counts: of those with the highest weight, the last one."""
     return max(reversed(items), key=lambda item: item.weight)
+
+
+def _is_covered(item: Item, common: Mapping[str, Item]) -> bool:
+    """True if a property of all clients of the cluster counts in place of one kind of client's: see scopes.of_flow."""
+    return item.rank == scopes.BELOW and item.name in common and common[item.name].rank > scopes.BELOW
 
 
 def _are_alike(item: Item, other: Item) -> bool:

@@ -21,7 +21,14 @@ from mirror.config.value_types import ALLOWED
 Handler = Callable[[Setting, FlowScope, str], Verdict]
 
 NUMBER = re.compile(r"-?\d{1,18}")
-POLICIES = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
+OWN_CLASSES = ("", "org.apache.kafka.connect.mirror.", "org.apache.kafka.clients.admin.")  # what they begin with
+POLICIES = {
+    "DefaultReplicationPolicy": "default",
+    "IdentityReplicationPolicy": "identity",
+    "org.apache.kafka.connect.mirror.DefaultReplicationPolicy": "default",
+    "org.apache.kafka.connect.mirror.IdentityReplicationPolicy": "identity",
+    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": "identity",
+}
 
 
 def judge(name: str, scope: FlowScope, value: str) -> Verdict:
@@ -133,7 +140,7 @@ def _number(key: str, unit: str = "", why: str = "") -> Handler:
 
 
 def _policy(setting: Setting, scope: FlowScope, value: str) -> Verdict:
-    known = POLICIES.get(value.rpartition(".")[2])
+    known = POLICIES.get(value)
     if known is None:
         return not_possible(
             "mirror has default and identity, and runs no Java class; write the template remote_topic yourself, or the "
@@ -144,7 +151,7 @@ def _policy(setting: Setting, scope: FlowScope, value: str) -> Verdict:
 
 def _class(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     """A class that can be exchanged: MirrorMaker's own needs nothing."""
-    if value.rpartition(".")[2] == setting.default:
+    if value in {f"{package}{setting.default}" for package in OWN_CLASSES}:
         return Verdict("not needed", "it is MirrorMaker's own class, which mirror does the work of")
     return of_table(setting)
 

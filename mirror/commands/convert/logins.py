@@ -29,6 +29,20 @@ _MODULES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "OAuthBearerLoginModule": _OAUTH,
 }
 EXTENSION = "extension_"
+# Options without which librdkafka logs in all the same.
+HARMLESS = frozenset(
+    {
+        *("useKeyTab", "storeKey", "doNotPrompt", "isInitiator", "refreshKrb5Config", "renewTGT", "debug"),
+        *("serviceName", "oauth.connect.timeout.seconds", "oauth.read.timeout.seconds", "oauth.http.retries"),
+        *("oauth.http.retry.pause.millis", "oauth.max.token.expiry.seconds", "oauth.enable.metrics"),
+    }
+)
+# Others that are harmless with one value, which is the default.
+DEFAULTS = {
+    "tokenauth": "false",
+    "useTicketCache": "false",
+    "oauth.access.token.is.jwt": "true",
+}
 
 
 def properties(login: Login) -> Iterator[tuple[str, str, str]]:
@@ -54,3 +68,14 @@ def properties(login: Login) -> Iterator[tuple[str, str, str]]:
         if extensions:
             yield "extension_*", "sasl.oauthbearer.extensions", ",".join(extensions)
     yield from found
+
+
+def left_out(login: Login) -> list[str]:
+    """The options that `properties` does not carry and that may matter. The login must be one that it takes."""
+    carried = {option for option, _ in _MODULES[login.module]} | HARMLESS
+    extensions = EXTENSION if login.module == "OAuthBearerLoginModule" else ()
+    return [
+        option
+        for option, value in login.options.items()
+        if option not in carried and not option.startswith(extensions) and value.lower() != DEFAULTS.get(option)
+    ]

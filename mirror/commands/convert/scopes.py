@@ -11,9 +11,19 @@ from mirror.commands.convert.table import CLIENTS, CONNECTORS, STRIMZI, WORKERS
 
 # MirrorClientConfig.CLIENT_CONFIG_DEF: what stands for all clients without consumer., producer. or admin. before it.
 COMMON = ("bootstrap.servers", "security.protocol", "ssl.", "sasl.")
+# Settings of workers in the connectors' table. MirrorMaker reads them under a cluster.
+OF_WORKERS = frozenset({"offset.flush.interval.ms", "offset.flush.timeout.ms", "topic.creation.enable"})
 SYNC_PRODUCER = (
     "MirrorMaker uses it for its producer of offset syncs only; for records write <target>.producer. or "
     "<source>-><target>.producer.override. before the property"
+)
+SYNC_CONSUMER = (
+    "MirrorMaker uses it for its consumers of checkpoints and offset syncs only; for records write source.consumer. "
+    "before the property"
+)
+OVERRIDE = (
+    "only clients of Kafka Connect itself have it, and MirrorMaker's do not; to have it, write source.consumer. or "
+    "admin. before the property"
 )
 # Settings that only one of the three connectors reads.
 OWNERS: Mapping[str, frozenset[str]] = {
@@ -26,8 +36,9 @@ IGNORED = "MirrorMaker ignores it here, and so it is left out; to have it, write
 
 UNKNOWN = "unknown key: neither MirrorMaker's nor Kafka Connect's"
 
-# Of a rank the higher wins: the whole file, a cluster, a flow, a flow's client by its full name.
-FILE, CLUSTER, FLOW, EXACT = range(4)
+# Of a rank the higher wins: what a file's cluster overrules, the whole file, a cluster, a flow, a flow's client by its
+# full name.
+BELOW, FILE, CLUSTER, FLOW, EXACT = range(-1, 4)
 
 
 # What `mirror adopt` has to be told if it is not MirrorMaker's own name: the option, and that name.
@@ -93,14 +104,18 @@ def role_of(name: str) -> tuple[Role, str]:
     return "", name
 
 
-def of_flow(entry: InputEntry, name: str, flow: FlowName) -> Iterator[Item | Judged]:
-    """What a key of a flow, or of a connector, is about. `name` is the key without the flow."""
+def of_flow(entry: InputEntry, name: str, flow: FlowName, of_clients: int = FLOW) -> Iterator[Item | Judged]:
+    """What a key of a flow, or of a connector, is about. `name` is the key without the flow.
+
+    `of_clients` is the rank of what begins with consumer., admin., source.cluster. or target.cluster.: it is BELOW in
+    MirrorMaker's own file, which makes source.consumer. of the cluster's, and that counts more.
+    """
     side, _, rest = name.partition(".")
     role, property_ = role_of(name)
     if side in ("source", "target") and name not in CONNECTORS:
-        yield _of_side(entry, rest, flow[side == "target"], flow)
+        yield _of_side(entry, rest, side, flow, of_clients)
     elif role:
-        yield _of_client(entry, property_, role, flow)
+        yield from _of_client(entry, property_, role, flow, of_clients)
     elif name in HEARTBEATS:
         yield heartbeats(entry, name, flow, FLOW)
     elif look_up(CONNECTORS, name):
@@ -115,26 +130,36 @@ def of_flow(entry: InputEntry, name: str, flow: FlowName) -> Iterator[Item | Jud
         yield Judged(entry, name, UNKNOWN, "not possible")
 
 
-def _of_side(entry: InputEntry, name: str, alias: str, flow: FlowName) -> Item | Judged:
-    """A key that began with source. or target., without that."""
+def _of_side(entry: InputEntry, name: str, side: str, flow: FlowName, rank: int) -> Item | Judged:
+    """A key that began with source. or target., which is `side`, without that."""
     role, property_ = role_of(name)
+    alias = flow[side == "target"]
     cluster = name.removeprefix("cluster.")
     if cluster != name and is_common(cluster):
-        return Item(entry, cluster, ClusterScope(alias), FLOW, flow)
+        return Item(entry, cluster, ClusterScope(alias), rank, flow)
+    if role == "producer":
+        return Judged(entry, property_, SYNC_PRODUCER, "not needed")
+    if (side, role) == ("target", "consumer"):
+        return Judged(entry, property_, SYNC_CONSUMER, "not needed")
     if role:
         return Item(entry, property_, ClusterScope(alias, role), EXACT, flow)
     return Judged(entry, entry.key, IGNORED, "not needed")
 
 
-def _of_client(entry: InputEntry, name: str, role: Role, flow: FlowName) -> Item | Judged:
+def _of_client(entry: InputEntry, name: str, role: Role, flow: FlowName, rank: int) -> Iterator[Item | Judged]:
     """A key that began with consumer., producer. or admin., without that."""
+    source, target = flow
     override = name.removeprefix("override.")
-    alias = flow[0] if role == "consumer" else flow[1]
-    if override != name:
-        return Item(entry, override, ClusterScope(alias, role), EXACT, flow)
-    if role == "producer":
-        return Judged(entry, name, SYNC_PRODUCER, "not needed")
-    return Item(entry, name, ClusterScope(alias, role), FLOW, flow)
+    if override != name and role == "producer":
+        yield Item(entry, override, ClusterScope(target, role), EXACT, flow)
+    elif override != name:
+        yield Judged(entry, override, OVERRIDE, "not needed")
+    elif role == "producer":
+        yield Judged(entry, name, SYNC_PRODUCER, "not needed")
+    elif role == "consumer":
+        yield Item(entry, name, ClusterScope(source, role), rank, flow)
+    else:
+        yield from (Item(entry, name, ClusterScope(alias, role), rank, flow) for alias in flow)
 
 
 def of_cluster(entry: InputEntry, name: str, alias: str, flows: Sequence[FlowName]) -> Iterator[Item | Judged]:
@@ -151,7 +176,7 @@ def of_cluster(entry: InputEntry, name: str, alias: str, flows: Sequence[FlowNam
             yield Judged(entry, name, f"no flow copies to {alias}, and it is about the target's workers", "not needed")
     elif name in ADOPT and name in WORKERS and alias in {target for _, target in flows}:
         yield for_adopt(entry, name, [flow for flow in flows if flow[1] == alias])
-    elif look_up(WORKERS, name):
+    elif name in OF_WORKERS or look_up(WORKERS, name):
         yield Judged(entry, name)
     elif look_up(CONNECTORS, name):
         yield Judged(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mirror.commands.convert.entries import FlowScope, true
-from mirror.commands.convert.flow_keys import NUMBER, judge, put
+from mirror.commands.convert.flow_keys import NUMBER, POLICIES, judge, put
 from mirror.commands.convert.group_settings import ONE_FACTOR, ONE_INTERVAL
 from mirror.commands.convert.setting import CARRIED
 from mirror.commands.convert.table import CONNECTORS
@@ -49,7 +49,7 @@ def _number(name: str, values: Values, default: str = "") -> int | None:
 
 
 def _separator(scope: FlowScope, values: Values) -> Verdict | None:
-    if not values.get("replication.policy.class", "").endswith("IdentityReplicationPolicy"):
+    if POLICIES.get(values.get("replication.policy.class", "")) != "identity":
         return None
     found = judge(SEPARATOR, scope, values[SEPARATOR])
     if found.fate not in CARRIED or values[SEPARATOR] == CONNECTORS[SEPARATOR].default:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.chaos.watch import Counted
 from tests.checker.checker import STALL_MAX, check
 from tests.checker.compacted import check_compacted
 from tests.checker.history import Committed, Fate, History, Memory, Record, Sample, Sent
@@ -282,6 +284,33 @@ def test_at_least_once_allows_a_batch_for_each_crash(replay: Replay, crashes: in
     assert "I2" in caught(replace(history, crashes=1, batch=2))
     assert "I3" in caught(replace(with_target(replay, [*target[:2], *target[3:]]), crashes=9, batch=9, samples=()))
     assert "I1" in caught(replace(with_target(replay, doubled[:-1]), crashes=1, batch=3, samples=()))
+
+
+@given(replay=replays(least=5), data=st.data())
+def test_a_position_before_its_records_that_duplicates_hide(replay: Replay, data: st.DataObject) -> None:
+    """At least once, the position comes after its records. As many are visible as it says, but some of them twice."""
+    target = list(replay.history.target)
+    history = replace(with_target(replay, [*target[:4], *target[1:4], *target[4:]]), crashes=1, batch=3)
+    at, doubled = data.draw(st.integers(5, len(target))), data.draw(st.integers(1, 3))
+    offset = history.source[at - 1].offset + 1
+    right = Sample(offset, at + doubled, offset, doubled=doubled)
+    assert check(replace(history, samples=[right])) == []
+    assert caught(replace(history, samples=[replace(right, visible=at + doubled - 1)])) == {"I6"}
+
+
+def test_a_sample_counts_what_is_there_twice() -> None:
+    one, other, left_out = (Record(offset, None, b"%d" % offset, (), 0) for offset in range(3))
+    counted, records = Counted(), [one, left_out]
+
+    def copies(some: Sequence[Record]) -> list[Record]:
+        return [record for record in some if record != left_out]
+
+    counted.look(records, copies)
+    assert (counted.visible, counted.doubled) == (1, 0)
+    records += [other, one._replace(offset=4), other._replace(offset=5), one._replace(offset=6)]
+    for _ in range(2):
+        counted.look(records, copies)
+        assert (counted.visible, counted.doubled) == (5, 3), "each record is looked at once"
 
 
 # Compacted topics.

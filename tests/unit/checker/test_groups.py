@@ -12,6 +12,7 @@ from tests.checker.groups import GroupHistory, GroupSample, Placed, check_group,
 from tests.checker.history import Record
 
 COUNT = 20
+MARKERS = 10  # offsets that the log has after its last record
 
 
 @st.composite
@@ -24,7 +25,8 @@ def copies(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 def placed(here: list[int], there: list[int]) -> Placed:
     target = [Record(offset, None, b"%d" % number, (), 0) for number, offset in enumerate(there)]
-    return Placed({(None, b"%d" % number, ()): offset for number, offset in enumerate(here)}, target)
+    source: dict[tuple[object, ...], int] = {(None, b"%d" % number, ()): offset for number, offset in enumerate(here)}
+    return Placed(source, target, max(there) + MARKERS)
 
 
 def history(read: int, committed: int | None) -> GroupHistory:
@@ -68,10 +70,32 @@ def test_no_offset_where_nothing_that_was_read_is_on_the_target(read: int, wrong
     assert len(check_group(history(read, None), placed([10, 11], [0, 1]))) == wrong
 
 
-def test_where_programs_write_on_both_sides_only_passing_over_is_wrong() -> None:
+@given(copies(), st.integers(0, COUNT - 1))
+def test_an_offset_beyond_the_end_of_the_log(copy: tuple[list[int], list[int]], at: int) -> None:
+    """It is after all that was read, and what is copied next would be passed over."""
+    here, there = copy
+    order, read = placed(here, there), here[-1] + 1
+    assert not check_group(history(read, order.end), order) and not check_group_of_both(history(read, order.end), order)
+    beyond = history(read, order.end + 1 + at)
+    assert len(check_group(beyond, order)) == len(check_group_of_both(beyond, order)) == 1
+    for_a_while = replace(beyond, last=GroupSample(order.end, read))
+    assert len(check_group(for_a_while, order)) == 1
+
+
+def test_where_programs_write_on_both_sides_only_passing_over_is_wrong_while_it_runs() -> None:
     """The records at 10 and 11 of the source come after the one at 12 on the target."""
     order = placed([12, 10, 11], [0, 1, 2])
     for read, committed, wrong in ((11, 0, 0), (11, 1, 1), (12, 1, 1), (13, 1, 0), (13, 3, 0), (12, 3, 1)):
-        assert len(check_group_of_both(history(read, committed), order)) == wrong, (read, committed)
+        moment = replace(history(read, committed), last=GroupSample(3, 13), read=13)
+        assert len(check_group_of_both(moment, order)) == wrong, (read, committed)
     assert len(check_group_of_both(history(11, None), order)) == 1, "groups are synced at all"
     assert check_group(history(11, 0), order), "where the order is the same, more is asked"
+
+
+def test_where_programs_write_on_both_sides_a_group_has_not_read_what_comes_next_in_the_end() -> None:
+    """Records that it has read may come after that one."""
+    order = placed([12, 10, 11], [0, 1, 2])
+    for read, committed, wrong in ((11, 0, 0), (12, 0, 0), (13, 0, 1), (13, 1, 1), (13, 2, 1), (13, 3, 0)):
+        assert len(check_group_of_both(history(read, committed), order)) == wrong, (read, committed)
+    stopped = GroupHistory("group", [GroupSample(0, read) for read in (1, 2, 3)], GroupSample(0, 3), 3)
+    assert check_group_of_both(stopped, placed([0, 1, 2], [0, 1, 2])), "it has read all, and has never moved"

@@ -22,6 +22,7 @@ from mirror.errors import ConfigError
 from mirror.service_settings import Settings
 from tests.unit.commands.convert.inputs import ALL, CONNECTORS, FILE, NEW_RESOURCE, OLD_RESOURCE
 
+KAFKA = "org.apache.kafka.connect.mirror"
 SHORT = "clusters=a,b\na.bootstrap.servers=a:1\nb.bootstrap.servers=b:1\na->b.enabled=true\n"
 
 
@@ -259,7 +260,14 @@ def test_what_a_new_resource_becomes(tmp_path: Path) -> None:
         ("topics=a.*|b", "topics", "same", 'topics: ["a.*|b"]'),
         ("topics.blacklist=x", "topics.blacklist", "renamed", "exclude: [x]"),
         ("topics.exclude=", "topics.exclude", "renamed", "exclude: []"),
-        ("topic.filter.class=a.DefaultTopicFilter", "topic.filter.class", "not needed", ""),
+        (f"topic.filter.class={KAFKA}.DefaultTopicFilter", "topic.filter.class", "not needed", ""),
+        ("topic.filter.class=a.DefaultTopicFilter", "topic.filter.class", "not possible", ""),
+        ("forwarding.admin.class=org.apache.kafka.clients.admin.ForwardingAdmin", "forwarding.admin.class",
+         "not needed", ""),
+        ("replication.policy.class=io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
+         "replication.policy.class", "renamed", "replication_policy: identity"),
+        ("replication.policy.class=com.acme.DefaultReplicationPolicy", "replication.policy.class", "not possible", ""),
+        ("replication.policy.class=com.acme.IdentityReplicationPolicy", "replication.policy.class", "not possible", ""),
         ("topic.filter.class=a.Mine", "topic.filter.class", "not possible", ""),
         ("exactly.once.source.support=preparing", "exactly.once.source.support", "different", ""),
         ("offset-syncs.topic.location=source", "offset-syncs.topic.location", "different", ""),
@@ -305,7 +313,7 @@ def test_a_flows_own_property_holds_for_the_cluster_and_that_is_said(tmp_path: P
 def test_identity_needs_the_separator_for_heartbeats_and_internal_topics_only(
     tmp_path: Path, value: str, fate: str, written: str
 ) -> None:
-    text = f"{SHORT}replication.policy.class=x.IdentityReplicationPolicy\nreplication.policy.separator={value}\n"
+    text = f"{SHORT}replication.policy.class={KAFKA}.IdentityReplicationPolicy\nreplication.policy.separator={value}\n"
     found = converted(tmp_path, text)
     (flow,) = loaded(tmp_path, found).flows
     assert (flow.separator, fates(found)["replication.policy.separator"]) == (written, fate)
@@ -346,11 +354,36 @@ def test_for_a_policy_of_the_users_own_the_ways_are_named(tmp_path: Path) -> Non
     assert "the template remote_topic" in said and "Python, with its path as replication_policy" in said
 
 
+@pytest.mark.parametrize("key", ["b.offset.flush.interval.ms", "a.offset.flush.timeout.ms", "b.topic.creation.enable"])
+def test_what_mirrormaker_reads_for_its_workers_is_not_said_to_be_ignored(tmp_path: Path, key: str) -> None:
+    found = converted(tmp_path, f"{SHORT}{key}=1\n")
+    assert fates(found)[key] == "not needed" and "ignores" not in why(found, key)
+
+
+def test_identitys_separator_is_not_that_of_a_class_of_the_users_own(tmp_path: Path) -> None:
+    text = f"{SHORT}replication.policy.class=com.acme.IdentityReplicationPolicy\nreplication.policy.separator=_\n"
+    assert fates(converted(tmp_path, text))["replication.policy.separator"] == "renamed"
+
+
 def test_a_circle_is_told_beforehand(tmp_path: Path) -> None:
-    text = f"{SHORT}b->a.enabled=true\nreplication.policy.class=x.IdentityReplicationPolicy\n"
+    text = f"{SHORT}b->a.enabled=true\nreplication.policy.class={KAFKA}.IdentityReplicationPolicy\n"
     found = converted(tmp_path, text)
     assert len(found.problems) == 1 and "go round" in found.problems[0] and not found.whole
     assert found.problems[0] in shown(found)
+
+
+def test_the_account_steers_no_terminal(tmp_path: Path) -> None:
+    odd = "x.PlainLoginModule required username='u' password='SECRET' 'odd\x1b'='x';"
+    (one, *_) = json.loads(CONNECTORS)
+    one["config"] |= {
+        "target.cluster.sasl.mechanism": "PLAIN",
+        "target.cluster.sasl.jaas.config": odd,
+        "name": "\x1b[2J",
+    }
+    found = converted(tmp_path, json.dumps({"\x1b[2J": {"info": one}}), "mm2.json")
+    assert "\x1b" in why(found, "\x1b[2J.info.config.name") and any("\x1b" in each.meaning for each in found.variables)
+    assert "odd\x1b" in why(found, "\x1b[2J.info.config.target.cluster.sasl.jaas.config")
+    assert shown(found).replace("\n", "").isprintable()
 
 
 def test_variables_have_names_of_their_own(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ LISTS = ("topics", "groups", "exclude", "blacklist")  # what can't be carried th
 CLIENT = ("consumer.", "producer.", "admin.")
 OF_FLOW = [
     *("", "source.", "target.", "source.cluster.", "target.cluster.", "source.consumer.", "target.producer."),
-    *(*CLIENT, "consumer.override.", "producer.override.", "source.admin."),
+    *(*CLIENT, "consumer.override.", "producer.override.", "admin.override.", "source.admin."),
+    *("source.producer.", "target.consumer."),
 ]
 # In the file a->b is enabled, b->a is not, and no flow has c; x is no cluster.
 PREFIXES = {

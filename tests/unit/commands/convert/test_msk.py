@@ -87,10 +87,10 @@ def test_a_region_that_nobody_tells_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_of_one_kind_of_client(tmp_path: Path) -> None:
-    found = of(tmp_path, "a.sasl.mechanism=AWS_MSK_IAM", "a->b.consumer.override.sasl.mechanism=AWS_MSK_IAM")
-    assert fates(found)["a->b.consumer.override.sasl.mechanism"] == "not needed" and cluster(found) == OURS
-    found = of(tmp_path, "a->b.consumer.override.sasl.mechanism=AWS_MSK_IAM")
-    assert why(found, "a->b.consumer.override.sasl.mechanism") == msk.OF_CLUSTER and cluster(found) == {}
+    found = of(tmp_path, "a.sasl.mechanism=AWS_MSK_IAM", "a->b.source.consumer.sasl.mechanism=AWS_MSK_IAM")
+    assert fates(found)["a->b.source.consumer.sasl.mechanism"] == "not needed" and cluster(found) == OURS
+    found = of(tmp_path, "a->b.source.consumer.sasl.mechanism=AWS_MSK_IAM")
+    assert why(found, "a->b.source.consumer.sasl.mechanism") == msk.OF_CLUSTER and cluster(found) == {}
 
 
 @pytest.mark.parametrize(

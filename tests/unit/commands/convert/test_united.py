@@ -81,7 +81,7 @@ def test_what_they_say_alike_is_carried(tmp_path: Path) -> None:
         ("errors.tolerance", "none"),
         ("exactly.once.support", "required"),
         ("replication.policy.class", "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"),
-        ("consumer.override.auto.offset.reset", "earliest"),
+        ("source.consumer.auto.offset.reset", "earliest"),
         ("topics.exclude", r".*[\-\.]internal, .*\.replica, __.*"),
     ],
 )
@@ -95,7 +95,7 @@ def test_what_is_the_default_of_the_other_is_the_same(tmp_path: Path, key: str, 
     [
         ("replication.policy.class", "IdentityReplicationPolicy"),
         ("replication.policy.separator", "_"),
-        ("consumer.override.auto.offset.reset", "latest"),
+        ("consumer.auto.offset.reset", "latest"),
         ("source.consumer.auto.offset.reset", "latest"),
         ("producer.override.compression.type", "zstd"),
         ("errors.tolerance", "all"),
@@ -176,7 +176,7 @@ def test_another_login_is_for_a_person_to_decide(tmp_path: Path) -> None:
 
 
 def test_a_property_of_one_connector_holds_for_all_topics_of_the_flow(tmp_path: Path) -> None:
-    key = "consumer.override.fetch.min.bytes"
+    key = "source.consumer.fetch.min.bytes"
     found, flow = run(tmp_path, connector(topics="x") | {key: 7}, connector(topics="y"))
     assert flow.source.consumer == {"fetch.min.bytes": "7"}
     assert fates(found)[f"[0].{key}"] == "different" and "all topics of the flow" in why(found, f"[0].{key}")
@@ -185,7 +185,7 @@ def test_a_property_of_one_connector_holds_for_all_topics_of_the_flow(tmp_path: 
 
 
 def test_flows_from_one_cluster_have_each_its_own_start(tmp_path: Path) -> None:
-    key = "consumer.override.auto.offset.reset"
+    key = "source.consumer.auto.offset.reset"
     connectors = [
         connector("Source", "a", target) | {key: value} for target, value in (("b", "latest"), ("c", "latest"))
     ]
@@ -222,7 +222,7 @@ CHOICES: dict[str, list[Any]] = {
     "emit.checkpoints.interval.seconds": [5, 60],
     "sync.group.offsets.interval.seconds": [5, 60],
     "offset-syncs.topic.replication.factor": [1, 3],
-    "consumer.override.auto.offset.reset": ["latest", "earliest"],
+    "source.consumer.auto.offset.reset": ["latest", "earliest"],
     "tasks.max": [1, 2],
 }
 CONFIGS = st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in CHOICES.items()})
