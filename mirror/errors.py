@@ -9,7 +9,7 @@ MirrorError
 ├── ConfigError        command, service: ends with exit code 2; a person corrects the configuration
 ├── SetupError         command, service: ends with exit code 2; a person installs what is missing
 │   └── TokenProviderUnusable   the same for a user's token provider, which a person corrects
-├── NotComparable      topic: mirror verify says so, and compares the others; a person corrects the transform
+├── NotComparable      topic or partition: mirror verify says why, and compares the others
 ├── PartitionError     partition: retrying; blocked if only a person can end it, e.g. where a permission is missing
 │   ├── TransactionAborted   retrying on the same producer: the batch left no trace
 │   ├── RecordsRefused       copied again in smaller batches, until the refused record is alone
@@ -78,9 +78,9 @@ class TokenProviderUnusable(SetupError):
 
 
 class NotComparable(MirrorError):
-    """A topic can't be compared: its transform depends on more than the record. `mirror verify` says so.
+    """A topic can't be compared, for its transform depends on more than the record, or a partition, as its records repeat.
 
-    It goes on with the other topics.
+    `mirror verify` says so, and goes on with the others.
     """
 
 

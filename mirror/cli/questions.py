@@ -167,8 +167,9 @@ def verify(
 
     It compares key, value, headers, timestamp and order, as read_committed consumers see them. The service may run
     meanwhile. Records that retention has removed from one of the logs can't be compared, nor can compacted topics;
-    both are listed. A partition of which nothing was ever copied counts as a difference. A topic whose transform
-    depends on more than the record is not comparable, and counts as not equal.
+    both are listed. A partition that can't be read has a reason, and the others are compared. A partition of which
+    nothing was ever copied counts as a difference, and so does one of the remote topic that the source does not have.
+    A topic whose transform depends on more than the record is not comparable, and counts as not equal.
 
     \b
     Exit codes: 0 all that can be compared is equal, 1 something differs, can't be read, or nothing can be compared;

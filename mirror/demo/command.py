@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from mirror.commands.verify.differences import Counts
 from mirror.commands.verify.digests import Digester
-from mirror.commands.verify.ranges import select
+from mirror.commands.verify.selection import select
 from mirror.commands.verify.verify import InProcess, verify
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, start_together
@@ -221,8 +221,14 @@ class Demo:
     def _compare(self, topic: str) -> Counts:
         (flow,) = load(self.service.config).flows
         digester = Digester({cluster.alias: cluster for cluster in (flow.source, flow.target)})
+        selection = select(flow, [topic])
+        # Of a partition that was never copied, each record is lost.
+        everything = [*selection.compared, *selection.uncopied]
         total = Counts()
-        for result in verify(select(flow, [topic]).compared, digester, InProcess(), lambda *_: self._signals.check()):
+        for result in verify(everything, digester, InProcess(), lambda *_: self._signals.check()):
+            if not result.aligned:
+                why = result.reason or "nothing says which records of both clusters belong together"
+                raise MirrorError(f"{result.ranges.place} can't be compared: {why}")
             # Nothing is in flight any more, so what has not arrived is lost; and nobody else writes to backup.
             total += replace(result.counts, lost=result.counts.lost + result.in_flight)
         return replace(total, duplicated=total.duplicated + total.extra, extra=0)

@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from mirror.commands.verify.digests import Digester
+from mirror.commands.verify.selection import select
+from mirror.commands.verify.verify import InProcess, verify
+from mirror.config.load import load
+from mirror.demo.brokers import LocalCluster
 from tests.checker.history import Record
-from tests.harness import oracle, syncs, topics
+from tests.harness import damage, oracle, syncs, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made, mixed, producer
 from tests.harness.pair import Pair
@@ -39,10 +44,10 @@ def write(bootstrap: str, topic: str, content: list[Record]) -> None:
     write_to(bootstrap, topic, content)
 
 
-def write_to(bootstrap: str, topic: str, content: list[Record]) -> None:
+def write_to(bootstrap: str, topic: str, content: list[Record], partition: int = 0) -> None:
     to = producer(bootstrap)
     for record in content:
-        to.produce(topic, record.value, record.key, 0, timestamp=record.timestamp, headers=list(record.headers))
+        to.produce(topic, record.value, record.key, partition, timestamp=record.timestamp, headers=list(record.headers))
     assert to.flush(60) == 0
 
 
@@ -87,15 +92,35 @@ def faults() -> dict[str, tuple[Change, dict[str, int], tuple[str, int | None, i
     }
 
 
-def test_what_was_planted(pair: Pair, tmp_path: Path) -> None:
+def plant_what_can_not_be_compared(pair: Pair, source: LocalCluster) -> None:
+    """A topic with a damaged batch, one whose remote topic is compacted, and one with remote partitions of its own."""
+    few = [Record(n, b"key", b"damaged-%d" % n, (), START) for n in range(9)]
+    damaged = f"{pair.prefix}damaged"
+    write(pair.source, damaged, few)
+    write(pair.target, pair.remote(damaged), few)
+    topics.commit(pair.target, pair.group, pair.remote(damaged), {0: len(few)})
+    damage.flip(source, damaged, 0, few[0].value or b"")
+
+    write(pair.source, f"{pair.prefix}compacted", list(records()))
+    topics.create(pair.target, pair.remote(f"{pair.prefix}compacted"), cleanup_policy="compact")
+    topics.commit(pair.target, pair.group, pair.remote(f"{pair.prefix}compacted"), {0: RECORDS})
+
+    plant(pair, "surplus", lambda r: r)
+    topics.grow(pair.target, pair.remote(f"{pair.prefix}surplus"), 3)
+    write_to(pair.target, pair.remote(f"{pair.prefix}surplus"), few, 2)
+
+
+def test_what_was_planted(pair: Pair, source_cluster: LocalCluster, tmp_path: Path) -> None:
     together(
-        partial(what_is_planted_is_found, pair.other("planted"), tmp_path),
+        partial(what_is_planted_is_found, pair.other("planted"), source_cluster, tmp_path),
+        partial(what_is_removed_meanwhile_is_left_out, pair.other("shortened"), tmp_path),
         partial(what_only_one_log_has_is_never_called_equal, pair.other("bounded"), tmp_path),
     )
 
 
-def what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
+def what_is_planted_is_found(pair: Pair, source: LocalCluster, tmp_path: Path) -> None:
     file = pair.service(tmp_path).file
+    plant_what_can_not_be_compared(pair, source)
     for name, (change, _, _) in faults().items():
         plant(pair, name, change)
     # What is on its way, and what retention has removed on one side or on both, is no difference.
@@ -116,6 +141,11 @@ def what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     (flow,) = answer("verify", "-c", file, code=1)["flows"]
     assert flow["uncopied"] == [{"topic": new, "partition": 0}]
     found = {each["topic"].removeprefix(pair.prefix): each for each in flow["partitions"]}
+    assert f"{pair.prefix}damaged-0 on {pair.alias} can't be read: " in found["damaged"]["reason"]
+    assert [name for name, each in found.items() if each["reason"]] == ["damaged"]
+    assert flow["skipped"] == [f"{pair.prefix}compacted"] and "compacted" not in found
+    assert flow["surplus"] == [{"topic": pair.remote(f"{pair.prefix}surplus"), "partition": 2}]
+    assert found["surplus"]["equal"] and found["surplus"]["compared"] == RECORDS
     for name, (_, counts, difference) in faults().items():
         assert counted(found[name]) == counts, name
         assert found[name]["compared"] == RECORDS - sum(
@@ -141,6 +171,21 @@ def what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     assert ended.returncode == 1 and f"{new}-0 has records, but none was ever copied" in ended.stdout
     unknown = mirror("verify", "-c", file, "--topic", "nobody-mirrors-this")
     assert unknown.returncode == 2 and "does not mirror" in unknown.stderr
+
+
+def what_is_removed_meanwhile_is_left_out(pair: Pair, tmp_path: Path) -> None:
+    """Retention removes records after the ranges were selected, and before they are read."""
+    (flow,) = load(pair.service(tmp_path).file).flows
+    for librdkafka in (False, True):
+        topic = f"{pair.prefix}shortened-{librdkafka}"
+        plant(pair, topic.removeprefix(pair.prefix), lambda r: r[:4000] + r[4001:])
+        selection = select(flow, [topic])
+        topics.remove_records(pair.source, topic, 2500)
+        topics.remove_records(pair.target, pair.remote(topic), 100)
+        digester = Digester({cluster.alias: cluster for cluster in (flow.source, flow.target)}, librdkafka)
+        (result,) = verify(selection.compared, digester, InProcess(), lambda *_: None)
+        assert not result.reason, result.reason
+        assert (result.counts.lost, result.compared, result.gone_source) == (1, 2_499, 2_400)
 
 
 def what_only_one_log_has_is_never_called_equal(pair: Pair, tmp_path: Path) -> None:

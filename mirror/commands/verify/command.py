@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TextIO
@@ -15,8 +15,9 @@ from mirror.commands.verify.differences import Counts
 from mirror.commands.verify.digests import Digester
 from mirror.commands.verify.keeping import keep
 from mirror.commands.verify.partition_comparison import ComparisonResult
-from mirror.commands.verify.ranges import PartitionRanges, Side, select
+from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.record_reader import obstacle
+from mirror.commands.verify.selection import Selection, select
 from mirror.commands.verify.spark_jobs import SparkJobs
 from mirror.commands.verify.verify import verify
 from mirror.control.verification import Verification
@@ -44,13 +45,22 @@ class FlowResult:
     uncopied: Sequence[Partition]
     caveat: str | None  # what of the records could not be compared, and why
     unmarked: Sequence[str] = ()  # topics whose older copies lack the header of active_active
+    surplus: Sequence[Partition] = ()  # remote partitions with records that the source's topics do not have
+
+    @staticmethod
+    def of(flow: Flow, results: Sequence[ComparisonResult], selection: Selection, caveat: str | None) -> FlowResult:
+        """The result of what was selected of a flow."""
+        uncopied = [ranges.place for ranges in selection.uncopied]
+        beside = selection.unmarked, selection.surplus
+        return FlowResult(flow.name, results, selection.compacted, uncopied, caveat, *beside)
 
     @property
     def equal(self) -> bool:
-        """True if records were compared, none differs, and no partition is uncopied."""
+        """True if records were compared, none differs, and no partition with records is on one side alone."""
         # Empty topics are equal. But if there are records and none of them can be compared, nothing is known.
         some = any(result.compared for result in self.results) or not self.left_out
-        return bool(self.results) and some and not self.uncopied and all(result.equal for result in self.results)
+        alone = self.uncopied or self.surplus
+        return bool(self.results) and some and not alone and all(result.equal for result in self.results)
 
     @property
     def whole(self) -> bool:
@@ -58,9 +68,9 @@ class FlowResult:
         return not (self.left_out or self.skipped or self.unmarked or self.reasons)
 
     @property
-    def reasons(self) -> Mapping[str, str]:
-        """The topics that are not comparable because of their transform, with the reason."""
-        return {result.ranges.source.topic: result.reason for result in self.results if result.reason}
+    def reasons(self) -> Sequence[str]:
+        """Why partitions could not be compared, each reason once."""
+        return list(dict.fromkeys(result.reason for result in self.results if result.reason))
 
     @property
     def left_out(self) -> int:
@@ -77,6 +87,7 @@ class FlowResult:
         """The result as it is printed with --json, with at most `shown` differences of each partition."""
         partitions = [result.as_dict(shown) for result in self.results]
         left_out = {"skipped": list(self.skipped), "uncopied": [p._asdict() for p in self.uncopied]}
+        left_out |= {"surplus": [p._asdict() for p in self.surplus]}
         left_out |= {"unmarked": list(self.unmarked), "caveat": self.caveat}
         verdict = {"equal": self.equal, "not_comparable": self.left_out}
         return {"flow": self.flow, **_total(self.results), **verdict, **left_out, "partitions": partitions}
@@ -103,7 +114,7 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
             transforms = _transforms(flow, selection.compared)
             digester = Digester(clusters, librdkafka=caveat is not None, shared=shared, transforms=transforms)
             results = _compare(flow, selection.compared, digester, jobs, progress)
-            result = FlowResult(flow.name, results, selection.compacted, selection.uncopied, caveat, selection.unmarked)
+            result = FlowResult.of(flow, results, selection, caveat)
             found.append(result)
             if not topics and (failed := keep(flow, result.verification())):
                 click.echo(failed, file=progress)
@@ -129,10 +140,8 @@ def _compare(
 ) -> list[ComparisonResult]:
     with click.progressbar(length=1000, label=f"{flow.name} ", file=progress, show_pos=False) as bar:
 
-        def report(what: str, done: int, total: int) -> None:
-            # Reading is nearly all the work.
-            share = 0.9 * done / total if what == "reading" else 0.95
-            bar.update(max(0, int(1000 * share) - bar.pos))
+        def report(done: int, total: int) -> None:
+            bar.update(max(0, 990 * done // max(1, total) - bar.pos))
 
         return verify(wanted, digester, jobs, report)
 
@@ -147,12 +156,12 @@ def _total(results: Sequence[ComparisonResult]) -> dict[str, Any]:
 
 def shown(found: FlowResult, differences: int) -> str:
     """The result as text: a table of the topics, the differences, and a verdict."""
-    results, reasons = found.results, found.reasons
+    results = found.results
     headers = ("topic", "partitions", "equal", "in flight", "gone from source", "gone from target", *KINDS)
     rows: list[list[Cell]] = []
     for topic, group in groupby(results, lambda result: result.ranges.source.topic):
         some = list(group)
-        if topic in reasons:
+        if all(result.reason for result in some):
             rows.append([topic, len(some), "not comparable", *[None] * (len(headers) - 3)])
             continue
         counts = sum((result.counts for result in some), Counts())
@@ -163,10 +172,13 @@ def shown(found: FlowResult, differences: int) -> str:
     for result in results:
         lines += _differences(result, differences)
         lines += _outside(result)
-    lines += [f"  {reason}" for reason in reasons.values()]
+    lines += [f"  {reason}" for reason in found.reasons]
     lines += [f"  {topic} is compacted, and was not compared" for topic in found.skipped]
     lines += [f"  {topic} was copied before active_active was set, and was not compared" for topic in found.unmarked]
     lines += [f"  {partition} has records, but none was ever copied" for partition in found.uncopied]
+    lines += [
+        f"  {partition} has records on the target, but the source has no such partition" for partition in found.surplus
+    ]
     if not results:
         lines.append("  nothing was compared: no topic that mirror may see matches, or all are compacted or not copied")
     if found.caveat:
@@ -177,8 +189,10 @@ def shown(found: FlowResult, differences: int) -> str:
 
 
 def _verdict(found: FlowResult) -> str:
-    if found.reasons and not found.uncopied and all(result.equal or result.reason for result in found.results):
-        return f"not known to be equal: {plural(len(found.reasons), 'topic')} can't be compared"
+    alone = found.uncopied or found.surplus
+    if found.reasons and not alone and all(result.equal or result.reason for result in found.results):
+        unknown = sum(bool(result.reason) for result in found.results)
+        return f"not known to be equal: {plural(unknown, 'partition')} can't be compared"
     if not found.equal:
         return "not equal"
     if not found.left_out:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
@@ -135,7 +135,7 @@ def unmatched(source: Sequence[RecordDigest], target: Sequence[RecordDigest], fi
 
 def reordered(found: Sequence[Unmatched]) -> tuple[list[Difference], list[Unmatched]]:
     """The records that both sides have at different places, and the gaps without them."""
-    elsewhere = defaultdict(list)
+    elsewhere: defaultdict[bytes, deque[int]] = defaultdict(deque)
     for each in found:
         for entry in each.source:
             elsewhere[entry.digest].append(entry.offset)
@@ -145,7 +145,7 @@ def reordered(found: Sequence[Unmatched]) -> tuple[list[Difference], list[Unmatc
         target = []
         for entry in each.target:
             if elsewhere[entry.digest]:
-                moved.append(Difference("reordered", elsewhere[entry.digest].pop(0), entry.offset))
+                moved.append(Difference("reordered", elsewhere[entry.digest].popleft(), entry.offset))
             else:
                 target.append(entry)
         kept.append(target)
@@ -170,13 +170,20 @@ def judge(found: Sequence[Unmatched], originals: Mapping[bytes, int]) -> Iterato
                 yield Difference("duplicated", originals[entry.digest], entry.offset)
             else:
                 added.append(entry)
-        missing = list(each.source)
-        even = len(missing) == len(added)
-        for entry in added:
-            same = [e for e in missing if even or e.timestamp == entry.timestamp][:1]
-            if same:
-                missing.remove(same[0])
-                yield Difference("altered", same[0].offset, entry.offset)
-            else:
+        even = len(each.source) == len(added)
+        matches = each.source if even else _with_its_time(each.source, added)
+        for entry, match in zip(added, matches, strict=True):
+            if match is None:
                 yield Difference("extra", None, entry.offset)
-        yield from (Difference("lost", entry.offset, None) for entry in missing)
+            else:
+                yield Difference("altered", match.offset, entry.offset)
+        altered = {match.offset for match in matches if match is not None}
+        yield from (Difference("lost", entry.offset, None) for entry in each.source if entry.offset not in altered)
+
+
+def _with_its_time(missing: Sequence[RecordDigest], added: Sequence[RecordDigest]) -> list[RecordDigest | None]:
+    """For each added record the first missing one with its timestamp that is left; None if there is none."""
+    left: defaultdict[int, deque[RecordDigest]] = defaultdict(deque)
+    for entry in missing:
+        left[entry.timestamp].append(entry)
+    return [left[entry.timestamp].popleft() if left[entry.timestamp] else None for entry in added]

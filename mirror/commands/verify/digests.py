@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from mirror.commands.verify.record_reader import OldFormat, RecordReader, Removed
-from mirror.errors import MirrorError, WireError
+from mirror.errors import MirrorError, NotComparable, WireError
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
@@ -30,6 +30,10 @@ from mirror.settings import Cluster
 
 DIGEST = 16  # bytes; the chance that two of a billion different records have the same one is 1 in 10**20
 BOUNDARY = b"\x00\x40"  # a digest below it ends a chunk: one record in 1,024 does
+# Beyond these limits chunks are not by chance. Every task would read on to the end of the log, or memory would fill.
+RECORDS_MAX = 5_000_000  # records without a boundary
+CHUNKS_MIN, RECORDS_MIN = 1_000, 100  # chunks of a stretch, and how many records each one beyond these must have
+START_WITHIN = 10.0  # seconds for an answer where a log begins
 
 _TIMESTAMP = struct.Struct(">Q")
 _64_BITS = 2**64 - 1
@@ -87,27 +91,37 @@ def cut(records: Iterable[tuple[int, bytes]], end: int, first: bool) -> list[Chu
     """Cut records, each an offset and a digest, into chunks.
 
     They begin after the first boundary or, if `first`, with the first record. Records are read up to the first boundary
-    from the offset `end` on.
+    from the offset `end` on. Raises Uncuttable.
     """
     found: list[Chunk] = []
-    digests: list[bytes] = []
     start = last = -1
-    within = first
+    within, total, since, content = first, 0, 0, _hash()
     for last, digest in records:
-        if within:
-            if not digests:
-                start = last
-            digests.append(digest)
+        if not since:
+            start = last
+        since += 1
+        content.update(digest)
         if digest < BOUNDARY:
-            if digests:
-                found.append(_chunk(start, last, digests))
-                digests = []
+            if within:
+                found.append(Chunk(start, last, since, content.digest()))
+            within, total, since, content = True, total + since, 0, _hash()
+            if len(found) > CHUNKS_MIN + total // RECORDS_MIN:
+                raise Uncuttable
             if last >= end:
                 break
-            within = True
-    if digests:
-        found.append(_chunk(start, last, digests))
+        elif since > RECORDS_MAX:
+            raise Uncuttable
+    if within and since:
+        found.append(Chunk(start, last, since, content.digest()))
     return found
+
+
+def _hash() -> blake2b:
+    return blake2b(digest_size=DIGEST)
+
+
+class Uncuttable(Exception):
+    """The digests of these records make chunks that are far too long or too short: they are the same few, repeated."""
 
 
 class Digester:
@@ -136,17 +150,36 @@ class Digester:
         self._stable = stable
 
     def chunks(self, stretch: Stretch) -> list[Chunk]:
-        """The chunks of a stretch."""
+        """The chunks of a stretch. Raises NotComparable if its records make none."""
         read = self._read(stretch, stretch.limit)
-        return cut(((offset, digest(at, content)) for offset, at, content in read), stretch.end, stretch.first)
+        digests = ((offset, digest(at, content)) for offset, at, content in read)
+        try:
+            return cut(digests, stretch.end, stretch.first)
+        except Uncuttable as error:
+            raise NotComparable(
+                f"{stretch.topic}-{stretch.partition} on {stretch.cluster} is not comparable: after offset "
+                f"{stretch.start} the same records, timestamp included, are repeated too often"
+            ) from error
 
     def entries(self, stretch: Stretch) -> list[RecordDigest]:
         """Each record of a stretch from `start` up to `end`."""
         return [_entry(record) for record in self._read(stretch, stretch.end)]
 
     def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[RecordDigest]:
-        """The records of a stretch that have one of these digests."""
-        return [entry for entry in map(_entry, self._read(stretch, stretch.end)) if entry.digest in wanted]
+        """The last record of a stretch with each of these digests."""
+        entries = map(_entry, self._read(stretch, stretch.end))
+        return list({entry.digest: entry for entry in entries if entry.digest in wanted}.values())
+
+    def start(self, stretch: Stretch) -> int:
+        """The first offset that the log of a stretch has now."""
+        cluster = self._clusters[stretch.cluster]
+        consumer = _consumer(cluster.alias, _properties(cluster), self._stable)
+        where = Partition(stretch.topic, stretch.partition)
+        try:
+            first, _ = consumer.get_watermark_offsets(TopicPartition(*where), START_WITHIN)
+        except KafkaException as error:
+            raise MirrorError(f"{where} on {cluster.alias} can't be read: {error.args[0].str()}") from error
+        return int(first)
 
     def _read(self, stretch: Stretch, stop: int) -> Iterator[Record]:
         found, at = self._all(stretch, stop), (stretch.topic, stretch.partition)
@@ -157,19 +190,19 @@ class Digester:
 
     def _all(self, stretch: Stretch, stop: int) -> Iterator[Record]:
         cluster = self._clusters[stretch.cluster]
-        properties = tuple(sorted(properties_of(cluster).items()))
+        properties = _properties(cluster)
         if self._librdkafka:
             return _through_librdkafka(cluster.alias, properties, self._stable, stretch, stop)
         return _whole(cluster.alias, properties, self._stable, stretch, stop)
 
 
+def _properties(cluster: Cluster) -> Properties:
+    return tuple(sorted(properties_of(cluster).items()))
+
+
 def _entry(record: Record) -> RecordDigest:
     offset, timestamp, content = record
     return RecordDigest(offset, digest(timestamp, content), timestamp)
-
-
-def _chunk(first: int, last: int, digests: Sequence[bytes]) -> Chunk:
-    return Chunk(first, last, len(digests), blake2b(b"".join(digests), digest_size=DIGEST).digest())
 
 
 def _whole(alias: str, properties: Properties, stable: bool, stretch: Stretch, stop: int) -> Iterator[Record]:

@@ -15,7 +15,6 @@ from mirror.commands.verify.differences import Counts, Difference, Unmatched, ga
 from mirror.commands.verify.digests import Chunk, RecordDigest, Stretch
 from mirror.commands.verify.ranges import PartitionRanges, Side
 
-DETAIL_MAX = 500_000  # differing records of a partition that are compared one by one; more are only counted
 COPY_MIN = 100  # records in a chunk that does not occur twice by chance
 
 Pair = tuple[Sequence[Chunk], Sequence[Chunk]]
@@ -29,7 +28,7 @@ class ComparisonResult:
     counts: Counts
     compared: int  # records that are the same on both sides
     in_flight: int  # records not yet copied when the comparison began
-    unseen: int  # differing records beyond DETAIL_MAX, which were only counted
+    unseen: int  # differing records that were only counted, since there are too many
     aligned: bool  # False if nothing says which records of both sides belong together
     outside: tuple[Outside, ...]  # records that can't be compared, because only one of the logs has them
     differences: tuple[Difference, ...]
@@ -82,10 +81,13 @@ def not_compared(ranges: PartitionRanges, reason: str) -> ComparisonResult:
 
 
 class Comparison:
-    """Compares one partition: its chunks at once, then the entries of the stretches `differing`, then `result`."""
+    """Compares one partition: its chunks at once, then the entries of the stretches `differing`, then `result`.
 
-    def __init__(self, ranges: PartitionRanges, source: Sequence[Chunk], target: Sequence[Chunk]) -> None:
-        self._ranges = ranges
+    At most `most` records are compared one by one; `detailed` says how many.
+    """
+
+    def __init__(self, ranges: PartitionRanges, source: Sequence[Chunk], target: Sequence[Chunk], most: int) -> None:
+        self.ranges = ranges
         self._source, self._target = source, target
         self._in_flight = self._unseen = 0
         self._aligned = True
@@ -109,7 +111,8 @@ class Comparison:
         if self._floating:
             pairs[0], copies = self._without_hidden(*pairs[0])
             pairs += copies
-        near, self._beyond = self._within_limits(pairs)
+        near, self._beyond = self._within_limits(pairs, most)
+        self.detailed = sum(records(here) + records(there) for here, there in near)
         sides = (ranges.source, ranges.target)
         self.differing = [_stretch(side, chunks) for pair in near for side, chunks in zip(sides, pair, strict=True)]
 
@@ -120,7 +123,7 @@ class Comparison:
         if self._floating:
             pairs[0] = self._common(*pairs[0])
         for source, target in pairs:
-            here = list(unmatched(source, target, beginning.pairs(self._ranges, source, target)))
+            here = list(unmatched(source, target, beginning.pairs(self.ranges, source, target)))
             only = {entry.offset for each in here for entry in each.source}
             same = [entry.offset for entry in source if entry.offset not in only]
             self._compared += len(same)
@@ -140,7 +143,7 @@ class Comparison:
         differences = [each for each in judged if not self._is_in_flight(each)]
         kinds = Counter(difference.kind for difference in differences) + self._beyond
         return ComparisonResult(
-            ranges=self._ranges,
+            ranges=self.ranges,
             counts=replace(Counts(records(self._source), records(self._target)), **kinds),
             compared=self._compared,
             in_flight=self._in_flight + len(judged) - len(differences),
@@ -153,29 +156,29 @@ class Comparison:
     def _is_in_flight(self, difference: Difference) -> bool:
         """True for a lost record that may still arrive: none does after a later one has arrived."""
         offset = difference.upstream
-        return difference.kind == "lost" and offset is not None and offset >= max(self._ranges.position, self._newest)
+        return difference.kind == "lost" and offset is not None and offset >= max(self.ranges.position, self._newest)
 
     def _without_hidden(self, source: Sequence[Chunk], target: Sequence[Chunk]) -> tuple[Pair, list[Pair]]:
         """The first difference without its hidden chunks; hidden chunks that are copies of others have to be read."""
-        here, there = beginning.hidden_chunks(self._ranges, source, target, self._ends_meet)
+        here, there = beginning.hidden_chunks(self.ranges, source, target, self._ends_meet)
         known = {chunk.digest for chunk in self._source if chunk.records >= COPY_MIN} if there else set()
         runs = [(is_copy, list(run)) for is_copy, run in groupby(target[:there], lambda chunk: chunk.digest in known)]
         self._hidden = Hidden(source[:here], [chunk for is_copy, run in runs if not is_copy for chunk in run])
         return (source[here:], target[there:]), [((), run) for is_copy, run in runs if is_copy]
 
-    def _within_limits(self, pairs: Sequence[Pair]) -> tuple[list[Pair], Counter[str]]:
+    def _within_limits(self, pairs: Sequence[Pair], most: int) -> tuple[list[Pair], Counter[str]]:
         """The differences to compare record by record, and for the rest counts by the numbers of records."""
         near: list[Pair] = []
         beyond, total = Counter[str](), 0
         for number, (source, target) in enumerate(pairs):
             here, there = records(source), records(target)
             total += here + there
-            if total <= DETAIL_MAX:
+            if total <= most:
                 near.append((source, target))
                 continue
             self._unseen += here + there
             surplus = max(0, here - there)
-            in_flight = min(surplus, records(c for c in source if c.last >= max(self._ranges.position, self._newest)))
+            in_flight = min(surplus, records(c for c in source if c.last >= max(self.ranges.position, self._newest)))
             self._in_flight += in_flight
             beyond.update(altered=min(here, there), lost=surplus - in_flight, extra=max(0, there - here))
             if number == 0 and self._floating:
@@ -187,7 +190,7 @@ class Comparison:
         self, source: list[RecordDigest], target: list[RecordDigest]
     ) -> tuple[list[RecordDigest], list[RecordDigest]]:
         """The entries of the first difference that both logs have; those before are left out."""
-        begins = beginning.locate(self._ranges, source, target, self._hidden, self._ends_meet)
+        begins = beginning.locate(self.ranges, source, target, self._hidden, self._ends_meet)
         if begins is None:
             return self._unaligned(source, target)
         kind = "extra" if self._hidden.target else "lost"
@@ -199,14 +202,14 @@ class Comparison:
         self, source: list[RecordDigest], target: list[RecordDigest]
     ) -> tuple[list[RecordDigest], list[RecordDigest]]:
         """Compare nothing, since nothing says what belongs together. Only records in flight are known."""
-        copied = [entry for entry in source if entry.offset < self._ranges.position]
+        copied = [entry for entry in source if entry.offset < self.ranges.position]
         self._leave_out(copied, target)
         self._aligned = not (copied and target)
         return source[len(copied) :], []
 
     def _leave_out(self, source: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> None:
-        self._outside += beginning.outside(self._ranges.source, self._hidden.source, source)
-        self._outside += beginning.outside(self._ranges.target, self._hidden.target, target)
+        self._outside += beginning.outside(self.ranges.source, self._hidden.source, source)
+        self._outside += beginning.outside(self.ranges.target, self._hidden.target, target)
 
 
 def _digests(side: Side, chunks: Sequence[Chunk]) -> list[bytes]:

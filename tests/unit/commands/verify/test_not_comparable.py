@@ -88,7 +88,7 @@ def test_the_answer_has_the_reason_and_is_kept() -> None:
     (row,) = [line for line in text.splitlines() if line.startswith("different ")]
     assert row.split()[:4] == ["different", "2", "not", "comparable"]
     assert text.count(f"  {SAID}") == 1
-    assert text.endswith("\nnot known to be equal: 1 topic can't be compared")
+    assert text.endswith("\nnot known to be equal: 2 partitions can't be compared")
     first, _, same = found.as_dict(20)["partitions"]
     assert (first["equal"], first["reason"][: len(SAID)], same["equal"], same["reason"]) == (False, SAID, True, None)
     kept = found.verification()

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from mirror.commands.verify import partition_comparison
+from mirror.commands.verify import verify as module
 from mirror.commands.verify.digests import Chunk, Digester, RecordDigest, Stretch, cut
 from mirror.commands.verify.partition_comparison import ComparisonResult
 from mirror.commands.verify.ranges import PartitionRanges, Side
@@ -249,7 +250,8 @@ def plain(source: Sequence[int], target: Sequence[int], *syncs: tuple[int, int],
 def test_hardly_a_record_is_right(
     monkeypatch: pytest.MonkeyPatch, here: int, there: int, syncs: Sequence[tuple[int, int]], detail: int
 ) -> None:
-    monkeypatch.setattr(partition_comparison, "DETAIL_MAX", detail)
+    monkeypatch.setattr(module, "DETAIL_MAX", detail)
+    monkeypatch.setattr(module, "DETAIL_MIN", 0)
     altered = [n if n == 700 else 10_000 + n for n in range(1_000)]
     for ends_meet in {True, not syncs}:
         result = plain(range(1_000), altered, *syncs, ends_meet=ends_meet).compare(here, there)
