@@ -88,7 +88,7 @@ MAY_HOLD_SECRETS = frozenset(
 
 LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
-    ("mirror_partitions", "state"): PARTITION_STATES,
+    ("mirror_partitions", "state"): (*PARTITION_STATES, OTHER_REASON),
     ("mirror_throttled_partitions", "by"): (*SIDES, THROTTLE),
     ("mirror_data_path_partitions", "path"): DATA_PATHS,
     ("mirror_record_path_partitions", "reason"): (*PATH_REASONS, OTHER_REASON),
@@ -120,6 +120,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "running": "it is copied",
         "paused": "a person has ordered it with `mirror pause`",
         **_STANDS_STILL,
+        OTHER_REASON: "a state of a newer version of mirror; no value without one",
     },
     "mirror_throttled_partitions": {
         "source": "a quota of the source",

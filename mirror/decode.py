@@ -28,7 +28,10 @@ class DecodeError(ValueError):
 
 
 def parsed(value: bytes | str, most: int) -> Any:
-    """Parse JSON of `most` bytes at most, in which every number is finite. Raises DecodeError."""
+    """Parse JSON of `most` bytes at most, without NaN and Infinity. Raises DecodeError.
+
+    Python takes 1e999 for infinite, too: `number` refuses that.
+    """
     if len(value) > most:
         raise DecodeError(f"longer than {most:,} bytes")
     try:

@@ -78,9 +78,9 @@ class TokenProviderUnusable(SetupError):
 
 
 class NotComparable(MirrorError):
-    """A topic can't be compared, for its transform depends on more than the record, or a partition, as its records repeat.
+    """A topic or a partition can't be compared. `mirror verify` says why, and goes on with the others.
 
-    `mirror verify` says so, and goes on with the others.
+    The topic's transform depends on more than the record, or the partition has the same records again and again.
     """
 
 

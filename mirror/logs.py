@@ -53,7 +53,8 @@ def say_last(error: str) -> None:
         logging.getLogger("mirror").error(error)
     elif sys.stderr is not None:
         with suppress(OSError):
-            sys.stderr.write(f"{error}\n")
+            # It may have a broker's own words. What mirror says itself has several lines.
+            sys.stderr.write("".join(f"{printable(line)}\n" for line in error.split("\n")))
             sys.stderr.flush()
 
 

@@ -29,8 +29,8 @@ CONFIG = "sasl.oauthbearer.config"
 MSK_IAM, _SIGNER = "mirror.msk_iam.token", "aws_msk_iam_sasl_signer"  # our own, and what it needs
 ANSWERED_WITHIN = 20.0  # seconds that anybody waits for a token
 FAILURE_COUNTS = 5.0  # seconds for which nobody asks again after a failure
-# Seconds after which a call that hangs is given up, so that another one can begin. Its thread can't be ended, so this
-# happens only a few times in a process.
+# Seconds after which a call that hangs is given up, so that another one can begin. Its thread can't be ended, so a
+# process has only a few of them at a time.
 HANGS_AFTER, GIVEN_UP_MAX = 60.0, 3
 _EXPIRED = "has returned a token that has expired since"
 # Of a token's life. librdkafka asks for another one when 0.8 of what is left is over. And a broker refuses to have a
@@ -68,7 +68,7 @@ class TokenProvider:
         self._function = function
         self._in_time: InTime[ProvidedToken | str] = InTime("token provider")
         self._hangs_since: float | None = None
-        self._given_up = 0
+        self._given_up: list[InTime[ProvidedToken | str]] = []  # whose threads may still live
         self._lock = threading.Lock()  # one asks, and the others take the same token, or the same failure
         self._answers: dict[str, _Answer] = {}
 
@@ -94,9 +94,11 @@ class TokenProvider:
     def _asked(self, config: str) -> ProvidedToken | str:
         """What the callable returns, or why that is no token."""
         now = time.monotonic()
-        if self._hangs_since is not None and now - self._hangs_since > HANGS_AFTER and self._given_up < GIVEN_UP_MAX:
+        self._given_up = [each for each in self._given_up if each.is_busy]
+        hangs_long = self._hangs_since is not None and now - self._hangs_since > HANGS_AFTER
+        if hangs_long and len(self._given_up) < GIVEN_UP_MAX:
+            self._given_up.append(self._in_time)
             self._in_time, self._hangs_since = InTime("token provider"), None
-            self._given_up += 1
         try:
             found = self._in_time.run(lambda: self._judged(config), ANSWERED_WITHIN)
         except TimeoutError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Set
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Protocol
 
 from mirror.naming import EXCLUDED_GROUPS, EXCLUDED_TOPICS, INTERNAL, LITERAL, SOME, Rules, matcher
@@ -12,6 +14,9 @@ from mirror.text import listed
 
 NEAR = 0.8  # how much of two names is the same if one may be a typo of the other, as difflib counts
 CANDIDATES_MAX = 10_000  # topics that a wrong name is compared with, since that takes long
+TIME_MAX = (
+    1.0  # seconds for the comparisons of one list: with long names they take minutes, and the flow waits for them
+)
 
 _ABSENT_TOPIC = "correct it, create the topic, or allow Describe on it"
 _ABSENT_GROUP = "correct it, or allow Describe on the group if it exists"
@@ -53,7 +58,9 @@ def warning(found: Iterable[tuple[str, str]]) -> str:
     return listed([f"{said}; {remedy}" for said, remedy in found], SOME, ". ")
 
 
-def unmatched(patterns: Iterable[str], topics: Collection[str]) -> list[tuple[str, str | None]]:
+def unmatched(
+    patterns: Iterable[str], topics: Collection[str], clock: Callable[[], float] = time.monotonic
+) -> list[tuple[str, str | None]]:
     """The patterns that match none of `topics`, each with the topic of the nearest name that no pattern matches.
 
     Internal topics, which are never mirrored, are no near ones. All patterns match if there are no topics.
@@ -66,8 +73,9 @@ def unmatched(patterns: Iterable[str], topics: Collection[str]) -> list[tuple[st
     others = [topic for topic in sorted(names) if not INTERNAL.fullmatch(topic) and not matched(topic)]
     by_name = {topic.lower(): topic for topic in others[:CANDIDATES_MAX]}
     found: list[tuple[str, str | None]] = []
+    until = clock() + TIME_MAX
     for number, pattern in enumerate(lonely):
-        near = nearest(pattern, by_name) if number < SOME else None
+        near = nearest(pattern, takewhile(lambda _: clock() < until, by_name)) if number < SOME else None
         found.append((pattern, by_name[near] if near else None))
     return found
 

@@ -40,6 +40,11 @@ class InTime(Generic[_Answer]):
         self._lock = threading.Lock()
         self._hangs = False
 
+    @property
+    def is_busy(self) -> bool:
+        """True while a run has not ended, also one that nobody waits for any more."""
+        return self._lock.locked()
+
     def run(self, what: Callable[[], _Answer], timeout: float) -> _Answer:
         """What `what` returns; it must not raise anything. Raises TimeoutError after so many seconds."""
         if not self._lock.acquire(timeout=0 if self._hangs else timeout):
@@ -77,7 +82,7 @@ class Imports(Generic[_Answer]):
         self._what = what
         self._make = make
         self._must = must
-        self._in_time: InTime[_Answer | str] = InTime(what)
+        self._in_time: dict[str, InTime[_Answer | str]] = {}  # by module: one that hangs holds up no other
         self._loaded: dict[str, _Answer] = {}
 
     def load(self, path: str, timeout: float = IMPORT_TIMEOUT) -> _Answer:
@@ -86,8 +91,9 @@ class Imports(Generic[_Answer]):
         Raises ValueError with the reason if that is not possible, or takes longer than `timeout` seconds.
         """
         if path not in self._loaded:
+            in_time = self._in_time.setdefault(path.rpartition(".")[0], InTime(self._what))
             try:
-                made = self._in_time.run(lambda: self._made(path), timeout)
+                made = in_time.run(lambda: self._made(path), timeout)
             except TimeoutError:
                 said = f"to import a {self._what} has taken more than {timeout:g} s; correct its module"
                 raise ValueError(said) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -83,7 +82,7 @@ def executor() -> None:
     from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
     from mirror.spark.java import java  # noqa: PLC0415
 
-    home = spark_home(Path(tempfile.gettempdir()))
+    home = spark_home()
     _become(pod_command.executor(os.environ, java(), home.path), {**os.environ, "SPARK_HOME": str(home.path)})
 
 
@@ -95,7 +94,7 @@ def driver(arguments: tuple[str, ...]) -> None:
     from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
     from mirror.spark.jvm import DRIVER_PYTHON, JAVA_OPTIONS, java_options  # noqa: PLC0415
 
-    home = spark_home(Path(tempfile.gettempdir()))
+    home = spark_home()
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     environment = {
         **os.environ,

@@ -24,15 +24,18 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.control.conflicts import Note
 from mirror.control.control_topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TIMEOUT
-from mirror.control.observed_topics import LONG_AGO, ControlTopic, StatusTopic, age
+from mirror.control.observed_topics import LONG_AGO, Budget, ControlTopic, StatusTopic, age
 from mirror.control.signs import SIGN_KEY
 from mirror.kafka.clients import QUEUE_RECORDS, internal_consumer
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals
 from mirror.kafka.listed_offsets import checked_offset
+from mirror.kafka.renewed import close_apart
 from mirror.settings import Cluster
 
 CONTROL = re.compile(r"mirror-control\.(.+)\.internal")
 TOPICS_MAX = 1_000  # most control topics that are read; nobody has so many flows into one cluster
+VALUES_MAX = 2**25  # most bytes of plans and intents that are held; a plan of 10,000 partitions has about 50 kB
+TOO_MUCH = f"too much to check: the plans on all control topics there have more than {VALUES_MAX // 2**20} MiB together"
 UNCHECKED = "replication cycles, and flows that write to the same topics, can't be ruled out"
 DOUBTS_MAX = 20  # most doubts that are reported
 STRAGGLE = 0.1  # seconds during which answers may still arrive after a consumer has stopped fetching
@@ -68,6 +71,7 @@ class ClusterPlans(ClusterAdmin):
         self._by_successor: dict[str, bool] = {}  # by alias: was the last sign of life that of a successor?
         self._unread: dict[str, str] = {}  # by topic: why it cannot be read
         self._again: dict[str, float] = {}  # by topic: the monotonic time when it is tried again
+        self._budget = Budget(VALUES_MAX)
         self._idle: Consumer | None = None  # the consumer, while nothing is read; after a failure another one is made
         self._sample_again = LONG_AGO  # the same for the sample; apart, since a flow may create that very topic
 
@@ -98,6 +102,7 @@ class ClusterPlans(ClusterAdmin):
             topic = self.control_topics[_alias(name)]
             if end < topic.reached:  # the topic was recreated
                 topic = self.control_topics[_alias(name)] = ControlTopic()
+                self._budget.forget(name)
                 self.close()  # it may know the old topic only
             spans[name] = topic.reached, end
         self._take(spans)
@@ -107,17 +112,21 @@ class ClusterPlans(ClusterAdmin):
 
     def _take(self, spans: Mapping[str, tuple[int, int]]) -> None:
         """Read each topic from the first offset to before the second, and keep what it says."""
-        newest: dict[tuple[str, bytes], Message] = {}
+        newest: dict[tuple[str, bytes], Message | None] = {}
         signs: dict[str, deque[bytes]] = {name: deque(maxlen=SIGNS_MAX) for name in spans}
         for message in self._fetch(spans):
             name, key = str(message.topic()), message.key() or b""
             self.control_topics[_alias(name)].reached = int(message.offset() or 0) + 1
             if key in (PLAN_KEY, INTENT_KEY):
-                newest[name, key] = message
+                newest[name, key] = message if self._budget.takes(name, key, len(message.value() or b"")) else None
             elif key == SIGN_KEY and spans[name][0]:  # the first reading has many, which may all be old
                 signs[name].append(message.value() or b"")
         for (name, key), message in newest.items():
-            self.control_topics[_alias(name)].keep(key, message, is_new=spans[name][0] > 0)
+            topic = self.control_topics[_alias(name)]
+            if message is None:
+                topic.pass_over(key, TOO_MUCH)
+            else:
+                topic.keep(key, message, is_new=spans[name][0] > 0)
         for name, heard in signs.items():
             for sign in heard:
                 self.control_topics[_alias(name)].hear(sign)
@@ -160,9 +169,10 @@ class ClusterPlans(ClusterAdmin):
         names = sorted(name for name in self._topics if CONTROL.fullmatch(name) and name != self._own)
         for name in names[TOPICS_MAX : TOPICS_MAX + 1]:
             self._unread[name] = f"there are {len(names)} control topics, of which {TOPICS_MAX} are read"
-        self.control_topics = {
-            alias: self.control_topics.get(alias) or ControlTopic() for alias in map(_alias, names[:TOPICS_MAX])
-        }
+        before = self.control_topics
+        self.control_topics = {alias: before.get(alias) or ControlTopic() for alias in map(_alias, names[:TOPICS_MAX])}
+        for alias in before.keys() - self.control_topics.keys():
+            self._budget.forget(control_topic(alias))
         if self._sample not in self._topics and time.monotonic() >= self._sample_again:
             self._look_for_sample()
 
@@ -235,7 +245,7 @@ class ClusterPlans(ClusterAdmin):
                     self._idle = consumer
             finally:
                 if self._idle is not consumer:
-                    consumer.close()
+                    close_apart(consumer)
             if idle is None or time.monotonic() >= until:
                 break
         for name, (begin, _) in left.items():
@@ -246,7 +256,7 @@ class ClusterPlans(ClusterAdmin):
     def close(self) -> None:
         """End the consumer that is open between two readings. The next one makes another."""
         if self._idle is not None:
-            self._idle.close()
+            close_apart(self._idle)
             self._idle = None
 
     def _fetch_with(self, consumer: Consumer, left: dict[str, tuple[int, int]], until: float) -> Iterator[Message]:

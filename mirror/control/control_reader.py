@@ -40,19 +40,17 @@ NOT_READ = "another version of mirror wrote it: run one version only, and repeat
 class ControlReader:
     """Follows a flow's control topic from its beginning; `plan`, `claims` and `orders` are the newest it has seen.
 
-    It ignores orders, decisions and claims that cannot be decoded, and logs a warning. A plan that another version of
-    mirror may have written is never ignored. While the newest plan is such a one, `plan` is None and every reading
-    raises ForeignPlan. A plan that contradicts itself is ignored if the plan before it is known: the flow leader writes
-    over it. Without the plan before it, generations and `initial_partitions` would start from the beginning, so then
-    reading raises ForeignPlan, too.
+    Orders, decisions and claims that can't be decoded are ignored with a warning. A plan that another version of mirror
+    may have written is never ignored: while it is the newest, `plan` is None and every reading raises ForeignPlan. A
+    plan that contradicts itself is ignored if the plan before it is known: the flow leader writes over it. Otherwise
+    generations and `initial_partitions` would start from the beginning, so then reading raises ForeignPlan, too.
 
     A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
     is. There the flow leader first writes the orders and decisions that the new topic lacks (see `unwritten`), and then
     a plan. Until that plan has come, all that was known before stays in force. A topic that has become shorter, because
-    a lagging replica became its leader or a disk was lost, is read from its beginning in the same way.
-
-    With another `cleanup.policy` than compaction, Kafka deletes the oldest records, whatever they say. Then the topic
-    begins later than before, and the flow leader writes orders, decisions and plan again, too.
+    a lagging replica became its leader or a disk was lost, is read from its beginning in the same way. The flow leader
+    also writes orders, decisions and plan again if the topic begins later than before, because Kafka has deleted its
+    oldest records, as with another `cleanup.policy` than compaction, and if a tombstone has deleted the plan.
 
     Poll only with `follow=True`, and then keep polling: while fetched records are unread, librdkafka keeps the broker
     that they came from, even one that has restarted since, and a thread that checks a thousand times a second. A reader
@@ -259,6 +257,8 @@ class ControlReader:
         elif key == INTENT_KEY:
             self.intent = value
         elif value is None:
+            if key == PLAN_KEY:
+                self._kept.note_loss()
             return False
         elif key in (SIGN_KEY, GOODBYE_KEY):
             self.signs.read(key, value)

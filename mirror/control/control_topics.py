@@ -24,7 +24,7 @@ from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.clients import QUEUE_RECORDS, internal_consumer
 from mirror.kafka.own_topic_producer import OwnTopicProducer, queued
-from mirror.kafka.renewed import Outage, another
+from mirror.kafka.renewed import Outage, another, close_apart
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.timing import RECENT_REPORTS
@@ -161,7 +161,7 @@ class StatusReader:
         try:
             self._end = end_of(self._consumer, self._topic, self._cluster)
         except ClusterAway:
-            self._consumer.close()
+            self.close()
             raise
         self._next = max(0, self._end - back)
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
@@ -253,8 +253,8 @@ class StatusReader:
                 log.warning("report that can't be decoded is ignored", extra=where)
 
     def close(self) -> None:
-        """Leave the topic."""
-        self._consumer.close()
+        """Leave the topic, without waiting for that."""
+        close_apart(self._consumer)
 
 
 def _back(partitions: int) -> int:

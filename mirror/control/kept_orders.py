@@ -35,7 +35,7 @@ class KeptOrders:
         self._decisions: dict[Partition, Decision] = {}
         self._is_changed = {"orders": False, "decisions": False}
         self._since_recreation: SinceRecreation | None = None
-        self._has_lost = False  # True if the topic does not have its first records any more, and no plan has come since
+        self._has_lost = False  # True if the topic has lost its first records or its plan, and no plan has come since
 
     @property
     def awaits_plan(self) -> bool:
@@ -72,7 +72,7 @@ class KeptOrders:
         self._since_recreation = SinceRecreation()
 
     def note_loss(self) -> None:
-        """The topic's first records are gone. What they have said stays in force; only the topic lacks it."""
+        """The topic has lost its first records, or its plan. What they have said stays in force."""
         self._has_lost = True
 
     def plan_came(self) -> None:

@@ -51,12 +51,18 @@ class ControlTopic:
         except ValueError as error:
             self.doubts[key] = str(error)[:200]
 
+    def pass_over(self, key: bytes, reason: str) -> None:
+        """Note that a plan or an intent, which has replaced the one before it, is not decoded."""
+        self.statements.pop(key, None)
+        self.doubts[key] = reason
+
     def hear(self, sign: bytes) -> None:
         """Take a sign of life that was written since the last reading.
 
         A service that was killed leaves a plan that does not say stop. One that is started in its place gives signs,
         too, before it has a plan or an intent of its own. While another flow is in its way, they say that it waits, and
-        then they are no life of the old plan. A sign that can't be decoded counts: a newer mirror may have written it.
+        then they are no life of the old plan; nor are those that came before. A sign that can't be decoded counts: a
+        newer mirror may have written it.
         """
         try:
             found = Sign.decode(sign)
@@ -64,8 +70,8 @@ class ControlTopic:
             found = None
         if found is None or any(found.service_id == each.service_id for each, _ in self.effective()):
             self.written = time.monotonic()
-        elif not found.waits:
-            self.successor_at = time.monotonic()
+        else:
+            self.successor_at = LONG_AGO if found.waits else time.monotonic()
 
 
 @dataclass(slots=True)
@@ -80,3 +86,28 @@ def age(message: Message) -> float:
     """Seconds since the record's timestamp; 0 if that is in the future."""
     timestamp: int = message.timestamp()[1]
     return max(0.0, time.time() - timestamp / 1000)
+
+
+class Budget:
+    """Counts the bytes of the plans and intents that are held, of all topics together. Decoded, they take more.
+
+    Whoever may create topics could otherwise fill the memory with them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._sizes: dict[str, dict[bytes, int]] = {}  # by topic and record key
+
+    def takes(self, topic: str, key: bytes, size: int) -> bool:
+        """True if a value of this size may replace the one of the same topic and key."""
+        sizes = self._sizes.setdefault(topic, {})
+        self._left += sizes.pop(key, 0)
+        if size > self._left:
+            return False
+        sizes[key] = size
+        self._left -= size
+        return True
+
+    def forget(self, topic: str) -> None:
+        """The values of this topic are not held any more."""
+        self._left += sum(self._sizes.pop(topic, {}).values())

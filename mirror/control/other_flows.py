@@ -285,7 +285,8 @@ class ConflictGuard:
             flow_leader.stop_own_tasks()
             raise Conflict(str(view.old_copies[0]), True)
         self._warn(view)
-        new = not flow_leader.has_planned(remotes, view.lineage)
+        # Before anything is announced, only whether we run: the plan may lack a topic for good, if it is refused.
+        new = not flow_leader.has_planned(*((remotes, view.lineage) if announced else ({}, view.lineage.of(()))))
         ruling = rule(self._others.key(flow_leader.service_id), view.conflicting_flows, new, announced)
         if ruling:
             if ruling.gives_way:

@@ -129,6 +129,8 @@ class Plan:
             raise WrongPlan("a partition is in two slices")
         if len(plan.clusters) not in (0, 2):
             raise WrongPlan("clusters are not two")
+        if sum(topic.partitions for topic in plan.known.values()) > PARTITIONS_MAX:
+            raise WrongPlan(f"it has more than {PARTITIONS_MAX:,} partitions")
         return plan
 
     @property
@@ -152,6 +154,9 @@ class Plan:
 
 
 PLAN_MAX = 2**26  # bytes; far more than a record on mirror's own topics may have (INTERNAL_MAX)
+# More than a cluster can have, or a record can deal to slices. A plan says a count in a few digits, and whoever renews
+# the positions of retired topics holds each partition in memory.
+PARTITIONS_MAX = 2_000_000
 _TOPIC: Sequence[decode.Check[Any]] = [
     decode.topic_name,
     decode.name,

@@ -86,6 +86,7 @@ class Dealer:
 
     def __init__(self) -> None:
         self._slots = 0  # the most that there have been since the number of slices was chosen
+        self._tasks_max: int | None = None  # at the last deal
         self._homes: tuple[Slice, ...] = ()
         self.restarts = 0  # how often all tasks had to end: see Plan
 
@@ -108,7 +109,9 @@ class Dealer:
         if not keeps:
             self._slots = capacity.slots
         partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
-        count = slice_count(self._slots, tasks_max, len(partitions), len(self._homes) if keeps else 0)
+        counts_anew = not keeps or tasks_max != self._tasks_max  # somebody wants another number, and means it
+        self._tasks_max = tasks_max
+        count = slice_count(self._slots, tasks_max, len(partitions), 0 if counts_anew else len(self._homes))
         self.restarts += not runs or count != len(self._homes)
         self._homes = assign(partitions, count, self._homes, weight)
         return lend(self._homes, capacity.vacant, previous, weight) if runs else self._homes

@@ -29,17 +29,24 @@ from mirror.wire.requests import Request
 log = logging.getLogger(__name__)
 
 BLANKS = " \t\n\v\f\r"  # what librdkafka drops at the beginning of a property
-UNUSABLE = "the id is empty, begins with a blank or has a NUL"
+GROUP_MAX = 255  # characters of a group's id: Kafka allows 32 kB, and metrics, status and log have thousands of ids
+UNUSABLE = f"the id is empty, begins with a blank, has a NUL or more than {GROUP_MAX} characters"
+_CUT = 60  # characters that are shown of an id that is too long
 _UNSTABLE = CODES["UNSTABLE_OFFSET_COMMIT"]
 
 
 def is_usable_group(group: str) -> bool:
-    """False for a group id that librdkafka does not take as it is.
+    """False for a group id that librdkafka does not take as it is, and for a very long one.
 
-    It drops blanks at the beginning, and reads up to a NUL. With an id that is empty then, the making of a consumer
-    ends the process by an assertion. Brokers accept such ids from any client.
+    librdkafka drops blanks at the beginning, and reads up to a NUL. With an id that is empty then, the making of a
+    consumer ends the process by an assertion. Brokers accept such ids from any client.
     """
-    return bool(group) and group[0] not in BLANKS and "\0" not in group
+    return 0 < len(group) <= GROUP_MAX and group[0] not in BLANKS and "\0" not in group
+
+
+def shown_group(group: str) -> str:
+    """The id for people and for metrics, cut if it is too long."""
+    return group if len(group) <= GROUP_MAX else f"{group[:_CUT]}... ({len(group):,} characters)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.groups.group_offsets import Committed, GroupOffsets
+from mirror.groups.group_offsets import Committed, GroupOffsets, shown_group
 from mirror.groups.patience import Patience
 from mirror.groups.position_groups import OWN_GROUP, POSITIONS, is_position
 from mirror.kafka.cluster import ClusterAdmin
@@ -74,13 +74,13 @@ class SourceGroups:
                     patience.note(None)
                 except (ClusterAway, PartitionError) as error:
                     patience.note(error)
-                    refused[name] = str(error)
+                    refused[shown_group(name)] = str(error)
             patience.end()
         if not are_all:  # then what was said before still counts
             others = {name: reason for name, reason in self.left_out.items() if name not in names} | others
         others |= dict.fromkeys({self._flow.group}.intersection(listed), OWN_GROUP)
         others |= dict.fromkeys((name for name, some in found.items() if _has_positions(some)), POSITIONS)
-        left_out = {name: others[name] for name in sorted(filter(selects(self._flow), others))}
+        left_out = {shown_group(name): others[name] for name in sorted(filter(selects(self._flow), others))}
         self._note({name: reason for name, reason in refused.items() if name not in left_out}, left_out)
         return {name: some for name, some in found.items() if name not in left_out}
 

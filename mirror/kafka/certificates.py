@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from mirror.kafka.credentials import properties_of
 from mirror.settings import Cluster
 
 FILES: Mapping[str, str] = {"ssl.ca.location": "ca", "ssl.certificate.location": "certificate"}
@@ -29,7 +30,7 @@ def expiries(cluster: Cluster) -> dict[str, float]:
     read it either, and say so.
     """
     found: dict[str, list[float]] = {}
-    for properties in (cluster.properties, cluster.consumer, cluster.producer):
+    for properties in (properties_of(cluster), cluster.consumer, cluster.producer):
         for name, kind in FILES.items():
             found.setdefault(kind, []).extend(_of_text(content(properties.get(name))))
         for name, kind in TEXTS.items():

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError
+
+from mirror.kafka.credentials import properties_of
+from mirror.kafka.librdkafka_log import without_elapsed_time
+from mirror.settings import Cluster
 
 AWAY = frozenset(
     {
@@ -34,6 +40,7 @@ FENCED = frozenset(
         KafkaError.INVALID_PRODUCER_EPOCH,
     }
 )
+_SECRET = re.compile("password|passphrase|secret")  # in the name of a property
 
 
 def is_away(error: KafkaError) -> bool:
@@ -44,3 +51,17 @@ def is_away(error: KafkaError) -> bool:
 def is_lasting(error: KafkaError) -> bool:
     """True if the refusal lasts until a person changes a permission, a policy or a setting of the cluster."""
     return error.code() in LASTING
+
+
+def connection_reason(cluster: Cluster, error: KafkaError) -> str:
+    """Why a connection has failed, without the time that it took, so that equal reasons are equal texts.
+
+    A broker's own words may repeat the password, or be no UTF-8: then librdkafka's words for the error stand there.
+    """
+    try:
+        reason = without_elapsed_time(error.str())
+    except UnicodeDecodeError:
+        return str(KafkaError(error.code()).str())
+    known = (cluster.properties, properties_of(cluster), cluster.consumer, cluster.producer)
+    secrets = {value for each in known for name, value in each.items() if value and _SECRET.search(name)}
+    return str(KafkaError(error.code()).str()) if any(each in reason for each in secrets) else reason

@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from mirror.errors import ClusterAway
 from mirror.kafka.credentials import client_properties
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Cluster, Flow
@@ -27,6 +28,7 @@ FETCH_MAX = 8 * 2**20  # most bytes in one answer of the source
 QUEUE_RECORDS = 100  # librdkafka fetches more while it holds fewer records than these
 QUEUE_BACKOFF = 10  # milliseconds until it looks again whether it does; its default of a second would hold up readers
 OnError = Callable[[KafkaError], None]
+C = TypeVar("C", Consumer, AdminClient)
 
 # The logger for librdkafka's own lines: by default only those that the user's `log_level` or `debug` asks for.
 LIBRDKAFKA = logging.getLogger("mirror.librdkafka")
@@ -168,7 +170,7 @@ def internal_consumer(
 
     The logger `metadata` gets the debug lines about metadata, which report a recreated topic. A broker waits for
     `fetch_wait` seconds before it answers that there is nothing to read. With `stable` False it also gets what was not
-    committed. `more` are other properties.
+    committed. `more` are other properties. Raises ClusterAway if it can't be made.
     """
     config = {**_consumer_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
     config["fetch.wait.max.ms"] = round(1_000 * fetch_wait)
@@ -178,7 +180,8 @@ def internal_consumer(
         config["isolation.level"] = "read_uncommitted"
     if metadata is not None:
         config |= {"log_level": 7, "debug": "metadata"}
-    return Consumer({**config, **more}, logger=LIBRDKAFKA if metadata is None else metadata)
+    logger = LIBRDKAFKA if metadata is None else metadata
+    return _made(cluster, "consumer", lambda: Consumer({**config, **more}, logger=logger))
 
 
 def admin(
@@ -191,7 +194,7 @@ def admin(
 
     The logger `features` gets the lines about what each broker supports: librdkafka only logs that. A connection that
     gives no answer for `patience` seconds is replaced, whatever the user's properties say. By default librdkafka keeps
-    it for a minute, however soon the request is given up.
+    it for a minute, however soon the request is given up. Raises ClusterAway if it can't be made.
     """
     config = {key: value for key, value in base_properties(cluster).items() if key not in PRODUCER_ONLY}
     # Otherwise librdkafka connects thousands of times a second to a broker that is down while a request waits for it:
@@ -203,4 +206,13 @@ def admin(
         config["error_cb"] = on_error
     if features:
         config |= {"debug": "feature", "log_level": 7}
-    return AdminClient(config, logger=features or LIBRDKAFKA)
+    return _made(cluster, "admin client", lambda: AdminClient(config, logger=features or LIBRDKAFKA))
+
+
+def _made(cluster: Cluster, what: str, make: Callable[[], C]) -> C:
+    """A client. Raises ClusterAway if librdkafka makes none, as while a certificate and its key are being replaced."""
+    try:
+        return make()
+    except KafkaException as error:
+        reason = f"no {what} can be made: {error.args[0].str()}"
+    raise ClusterAway(cluster.alias, reason)

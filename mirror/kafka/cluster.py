@@ -27,8 +27,7 @@ from confluent_kafka.admin import (
 
 from mirror.errors import ClusterAway
 from mirror.kafka import clients
-from mirror.kafka.client_errors import is_away
-from mirror.kafka.librdkafka_log import without_elapsed_time
+from mirror.kafka.client_errors import connection_reason, is_away
 from mirror.kafka.listed_offsets import list_offsets, list_results, refresh_metadata
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
@@ -184,7 +183,11 @@ class ClusterAdmin:
         described, refused = self._described_topics(names)
         itself = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         configs = {
-            name: {e.name: e.value for e in entries.values() if not e.is_sensitive and (e.source == itself or not own)}
+            name: {
+                e.name: e.value
+                for e in entries.values()
+                if e.value is not None and not e.is_sensitive and (e.source == itself or not own)
+            }
             for name, entries in described.items()
         }
         return configs, refused
@@ -268,8 +271,7 @@ class ClusterAdmin:
                 raise
             self._admin.poll(0)
             reason = self._why[-1] if self._why else error.args[0]
-            # Without the elapsed time, so that a lasting reason is logged once.
-            raise ClusterAway(self.alias, without_elapsed_time(reason.str())) from error
+            raise ClusterAway(self.alias, connection_reason(self._cluster, reason)) from error
         self._renewed.note(False)
         return answer
 

@@ -10,6 +10,7 @@ from mirror.model import SIDES, Side
 from mirror.settings import Flow
 
 REPORTED_FOR = 5.0  # seconds: report throttling for this long after the last throttled answer
+LONGEST = 60.0  # seconds that one answer counts at most: a broker may say any time
 
 
 class Throttle:
@@ -27,7 +28,7 @@ class Throttle:
 
     def note(self, seconds: float) -> None:
         """The cluster throttles a client for so many seconds."""
-        self._until = max(self._until, time.monotonic() + seconds + REPORTED_FOR)
+        self._until = max(self._until, time.monotonic() + min(seconds, LONGEST) + REPORTED_FOR)
 
     @property
     def active(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 
+from mirror.decode import INT32_MAX
 from mirror.kafka.cluster import RECORDS, TIMEOUT, ClusterAdmin, Refusals, chunks
 
 SET, DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE
@@ -22,6 +23,13 @@ class ConfigValue:
 
 
 Config = Mapping[str, ConfigValue]
+
+
+def size_of(value: str | None) -> int | None:
+    """A number of bytes; None for what is none in Kafka: whatever a broker answers must not end a thread."""
+    is_number = value is not None and value.isascii() and value.isdigit() and len(value) <= len(str(INT32_MAX))
+    size = int(value) if value is not None and is_number else None
+    return None if size is None or size > INT32_MAX else size
 
 
 class TopicConfigAdmin(ClusterAdmin):

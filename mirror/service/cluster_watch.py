@@ -12,9 +12,8 @@ from confluent_kafka.admin import AdminClient
 from mirror.errors import ClusterAway
 from mirror.kafka import clients
 from mirror.kafka.certificates import expiries
-from mirror.kafka.client_errors import is_away
+from mirror.kafka.client_errors import connection_reason, is_away
 from mirror.kafka.credentials import FileChanges
-from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.kafka.renewed import end_later
 from mirror.logs import OnChange
 from mirror.settings import Cluster
@@ -87,7 +86,7 @@ class ClusterWatch(threading.Thread):
         reason = error and (self._error or error)
         if error is None:
             self._error = None  # what was wrong with one broker before is no reason for a later silence
-        self.status.reason = without_elapsed_time(reason.str()) if reason else ""
+        self.status.reason = connection_reason(self._cluster, reason) if reason else ""
         self.status.reachable = reason is None
 
     def _failure(self, client: AdminClient) -> KafkaError | None:
@@ -119,7 +118,7 @@ class ClusterWatch(threading.Thread):
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._error = error
         if error.code() in AUTHENTICATION:
-            self._count_refusal(error.code(), without_elapsed_time(error.str()))
+            self._count_refusal(error.code(), connection_reason(self._cluster, error))
 
     def _count_refusal(self, code: int, reason: str) -> None:
         self.status.authentication_errors += 1

@@ -36,6 +36,7 @@ CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
 # Seconds after which Spark ends the tasks of a flow that another service leads: one that hangs reads no plan. Those
 # that still copy end within moments, as in a drain.
 TASKS_END_WITHIN = 60.0
+FOLLOWER_ENDS_WITHIN = 5.0  # seconds; librdkafka must not keep the tasks from being told to stop
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
 
@@ -112,7 +113,7 @@ class FlowRunner(threading.Thread):
             self.status.stopped = True
             self.status.tell_problem(str(self.failure))
             log.error("flow stopped", extra={**self._where, "state": self.status.state, "reason": str(self.failure)})
-        follower.join()
+        follower.join(FOLLOWER_ENDS_WITHIN)
         if isinstance(self.failure, Superseded):
             self.status.planned(self.status.generation, [])  # the other service shows the partitions now
             self.status.lacking, self.status.throttles = "", {}
@@ -125,13 +126,15 @@ class FlowRunner(threading.Thread):
             self._order_stop()
         self._query.stop()
         self.drained.set()
-        if not isinstance(self.failure, Superseded):
-            self._sidelines.mirrormaker_offsets.finish()
-        self.finished.set()
+        try:
+            if not isinstance(self.failure, Superseded):
+                self._sidelines.mirrormaker_offsets.finish()
+        finally:
+            self.finished.set()
 
     def _order_stop(self) -> None:
         """Tell the tasks to stop. Try for ever: the service stops waiting for `drained` at its own deadline."""
-        backoff = Backoff(0.2, 2.0)
+        backoff, bug = Backoff(0.2, 2.0), OnChange()
         while True:
             try:
                 self._flow_leader.stop_own_tasks()
@@ -140,7 +143,10 @@ class FlowRunner(threading.Thread):
                 return  # the newest plan ends our tasks
             except MirrorError as error:
                 log.debug("the order to stop can't be written yet", extra={**self._where, "reason": str(error)})
-                time.sleep(backoff.next())
+            except Exception as error:  # without the order, tasks would be killed in the middle of their transactions
+                if bug.is_new(f"{type(error).__name__}: {error}"):
+                    log.exception(BUG, extra=self._where)
+            time.sleep(backoff.next())
 
     def _capacity(self) -> Capacity:
         control = self._flow_leader.control

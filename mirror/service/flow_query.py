@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -22,8 +23,11 @@ from mirror.spark.failure_reason import failure_reason
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
+from mirror.text import plural
 
 log = logging.getLogger(__name__)
+
+LOOK_INTERVAL = 1.0  # seconds between two looks whether there is still something to wait for
 
 
 class FlowQuery:
@@ -76,8 +80,18 @@ class FlowQuery:
             log.info("slice gets its partitions back", extra={"flow": self._flow.name, "slice": index})
 
     def can_run(self) -> bool:
-        """False while Spark has no executors."""
-        return self._spark.result().slots() > 0
+        """False while Spark has no executors, or no slot for any task of this flow."""
+        return self._spark.result().slots() > 0 and not self._lack_of_slots()
+
+    def _lack_of_slots(self) -> str:
+        """Says that no task of this flow runs because the other flows have all slots; "" if that is not so.
+
+        With as many slots as flows, those that have more than their share give some up: see `capacity`.
+        """
+        driver, slots = self._spark.result(), self._spark.result().slots()
+        if self._query is None or slots >= self._flow_count or not driver.waits(self._query):
+            return ""
+        return f"Spark has no free slot for it ({plural(slots, 'slot')}, {plural(self._flow_count, 'flow')})"
 
     def keep(self) -> None:
         """Start the query if there is none. Raises FlowError if it has ended; the next call starts it again."""
@@ -102,10 +116,11 @@ class FlowQuery:
             self._epoch_ended.set()
 
     def failure_reason(self) -> str:
-        """Why, as Spark says, tasks of this Spark epoch may never have reached mirror; "" if it says nothing."""
+        """Why tasks of this Spark epoch may never have reached mirror; "" if Spark does not tell."""
         if self._query is None:
             return ""
-        return failure_reason(self._spark.result().session.sparkContext, self._query.runId)
+        lack = self._lack_of_slots()
+        return lack or failure_reason(self._spark.result().session.sparkContext, self._query.runId)
 
     def abort(self) -> None:
         """End the query, whose tasks hang; `keep` starts another one. Raises MirrorError if Spark can't end them."""
@@ -122,11 +137,23 @@ class FlowQuery:
 
         Spark ends tasks that have not ended `within` so many seconds. If it can't, they stay until the service ends.
         """
-        if not self._epoch_ended.wait(within):
-            log.warning("tasks did not end by themselves, Spark ends them", extra={"flow": self._flow.name})
+        until = math.inf if within is None else time.monotonic() + within
+        while not self._epoch_ended.wait(max(0.0, min(LOOK_INTERVAL, until - time.monotonic()))):
+            if self._has_no_executors():
+                break
+            if time.monotonic() >= until:
+                log.warning("tasks did not end by themselves, Spark ends them", extra={"flow": self._flow.name})
+                break
         if self._query is not None:
             with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
                 self._query.stop()
+
+    def _has_no_executors(self) -> bool:
+        """True if the tasks wait for an executor. They can't read that they are to end, and would wait for ever."""
+        with contextlib.suppress(Py4JError, ConnectionError):
+            driver = self._spark.result()
+            return self._query is not None and not driver.slots() and driver.waits(self._query)
+        return False
 
 
 def _first_line(error: object) -> str:

@@ -21,9 +21,9 @@ class HungTasks:
     def is_over(self, silent: int, can_run: bool, now: float) -> bool:
         """True if some of the tasks have been silent for too long; `silent` is their number now.
 
-        `can_run` is False while Spark has no executors: then there is no task that could hang. The time counts from the
-        first observation, because this process may have been suspended itself. After each restart the patience doubles,
-        because the tasks may only be very slow.
+        `can_run` is False while Spark has no slot for any of them: then there is no task that could hang. The time
+        counts from the first observation, because this process may have been suspended itself. After each restart the
+        patience doubles, because the tasks may only be very slow.
         """
         if not silent:
             self._patience = SILENCE

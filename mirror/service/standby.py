@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 from mirror import logs
-from mirror.errors import ConfigError, TokenProviderUnusable, TransformUnusable
+from mirror.errors import ClusterAway, ConfigError, SetupError, TokenProviderUnusable, TransformUnusable
+from mirror.logs import OnChange
 from mirror.service.front import Front
 from mirror.service.life_signs import sign_of
 from mirror.service.listener import TOGETHER, Claimed, Listener
@@ -85,6 +87,7 @@ class Standby:
         self._after = after
         self._stopping = stopping
         self._listeners: Sequence[Listener] = ()
+        self._why_not = OnChange()
 
     def wait(self) -> bool:
         """Wait until this service is to lead the flows, with `files.settings`. False if `stopping` was set before.
@@ -112,10 +115,28 @@ class Standby:
         return not self._stopping.is_set() and result.result()
 
     def _has_won(self) -> bool:
+        """Wait with one configuration after the other. What is wrong with the first one ends the standby.
+
+        What a changed one needs may be there later: a port that another program uses, or a certificate with its key.
+        """
+        first = self._files.replaced
         while not self._stopping.is_set():
-            if self._wait(self._files.settings):
-                return True
+            try:
+                if self._wait(self._files.settings):
+                    return True
+            except (SetupError, ClusterAway) as error:
+                if self._files.replaced == first:
+                    raise
+                if self._why_not.is_new(str(error)):
+                    log.error("standby can't wait with the changed configuration yet", extra={"reason": str(error)})
+                self._let_pass(TRY_AGAIN)
         return False
+
+    def _let_pass(self, seconds: float) -> None:
+        """Wait so long, or until the configuration changes."""
+        before, until = self._files.replaced, time.monotonic() + seconds
+        while not self._stopping.wait(LOOK_INTERVAL) and self._files.replaced == before and time.monotonic() < until:
+            self._reloader.look()
 
     def _wait(self, settings: Settings) -> bool:
         """Wait with these settings. False if the configuration has changed, or `stopping` is set."""
@@ -125,8 +146,10 @@ class Standby:
         statuses = [status for _, status in flows]
         front = Front(settings, statuses, self._status, lambda: [], self._problems, lambda: "ok: standby")
         clusters = front.clusters
-        self._listeners = [Listener(flow, own, clusters[flow.source.alias], self._after) for flow, own in flows]
-        with front:
+        self._listeners = ()
+        with front:  # first, so that no listener is made in vain
+            self._listeners = [Listener(flow, own, clusters[flow.source.alias], self._after) for flow, own in flows]
+            self._why_not.clear()
             log.info("standby begins to wait", extra={"seconds": self._after})
             for listener in self._listeners:
                 listener.start()

@@ -21,6 +21,7 @@ from mirror.kafka.topic_ids import ConfirmedIds, KnownIds
 from mirror.logs import OnChange
 from mirror.model import BATCH_BYTES, Partition, Topic
 from mirror.naming import ReplicationPolicy, some_of
+from mirror.service.confirmed_topics import ConfirmedTopics
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
 from mirror.status.coverage import Coverage, covered
@@ -69,6 +70,7 @@ class TopicMonitor:
         self._judged: Flow | None = None  # the settings whose entries were compared with the source's topics
         self._own_ids = KnownIds()
         self._source_ids = ConfirmedIds()
+        self._confirmed = ConfirmedTopics()
         self._why_not = OnChange()
 
     def reconfigure(self, flow: Flow) -> None:
@@ -140,12 +142,18 @@ class TopicMonitor:
         self.remote_ids = {**remote.ids, **self._ids_of_new(new)}
         self._source_ids.learn({name: topic.topic_id for name, topic in before.items()})
         ids = self._source_ids.look(self._source.topic_ids(sorted({*partitions, *left})))
-        self.awaits_confirmation = bool(remote.doubtful) or self._source_ids.doubtful
         kept = {
             n: replace(t, topic_id=ids[n], remote_lost=t.remote_lost or n in lost) for n, t in left.items() if n in ids
         }
         made = {name: self._topic(name, ids[name], count, known) for name, count in partitions.items() if name in ids}
-        return dict(sorted({**kept, **made}.items()))
+        confirmed = self._confirmed.look({**kept, **made}, self._wanted(plan))
+        self.awaits_confirmation = bool(remote.doubtful) or self._source_ids.doubtful or self._confirmed.doubtful
+        return dict(sorted(confirmed.items()))
+
+    def _wanted(self, plan: Plan | None) -> dict[str, Topic]:
+        """The topics of the plan that nothing but a look that misses them keeps out of the next one."""
+        topics = self._known(filter(self._policy.is_mirrored, plan.topics), plan.topics) if plan else {}
+        return {name: topic for name, topic in topics.items() if topic.remote not in self.timestamps.refused}
 
     def _topic(self, name: str, topic_id: str, partitions: int, known: Mapping[str, Topic]) -> Topic:
         """A topic whose remote topic is there."""

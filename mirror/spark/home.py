@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,14 +27,19 @@ class SparkHome:
     java_options: str = ""
 
 
-def spark_home(run_directory: Path) -> SparkHome:
-    """The Spark in $SPARK_HOME if it is set, else PySpark's own, with the archive if there is one for this Java."""
+def spark_home(run_directory: Path | None = None) -> SparkHome:
+    """The Spark in $SPARK_HOME if it is set, else PySpark's own, with the archive if there is one for this Java.
+
+    Without an archive it is linked in `run_directory`, which is our own, or in a new directory of ours: what another
+    user of the machine may have made would be run.
+    """
     if own := os.environ.get("SPARK_HOME"):
         return SparkHome(Path(own))
     prepared = prepared_home()
     if (prepared / ARCHIVE).is_file():
         return SparkHome(prepared, " ".join(class_archive.reading(prepared / ARCHIVE)))
-    return SparkHome(link(run_directory / "spark"))
+    ours = run_directory or Path(tempfile.mkdtemp(prefix="mirror-spark-"))
+    return SparkHome(link(ours / "spark"))
 
 
 def prepared_home() -> Path:

@@ -91,8 +91,9 @@ class OwnJvm:
         """Copy the output of the JVM and the Python workers to stderr, without NOISE."""
         for line in lines:
             if not self._hushed and not NOISE.match(line):
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
+                with contextlib.suppress(OSError, ValueError):  # a disk may be full for a while, or stderr be closed
+                    sys.stderr.buffer.write(line)
+                    sys.stderr.flush()
 
     def hush(self) -> None:
         """Drop what it prints from now on, because it is about to end."""
@@ -107,7 +108,7 @@ class OwnJvm:
         return self._process.returncode is not None
 
     def kill(self) -> None:
-        """Kill it with its Python workers, which are in its session."""
+        """Kill it. PySpark's daemon is in another process group. It ends with its input, and then ends the workers."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # the leader of its own session
         self._process.wait()

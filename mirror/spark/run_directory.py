@@ -25,11 +25,17 @@ class RunDirectory:
         self._lock = taken.open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         taken.rename(self.path / LOCK)
+        # systemd-tmpfiles removes old files from the temporary directory, but leaves a directory alone that is locked.
+        self._own = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._own, fcntl.LOCK_SH)
 
     def remove(self) -> None:
         """Remove the directory, as far as possible: a JVM that is still ending may write there."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
+        if self._own >= 0:
+            os.close(self._own)
+            self._own = -1
 
 
 def _sweep(parent: Path) -> None:

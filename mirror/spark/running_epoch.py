@@ -16,7 +16,7 @@ class RunningEpoch:
 
     job: int  # Spark's number of it
     tasks: int  # that run
-    waiting: frozenset[int]  # the slices that have no task, but wait for one
+    waiting: frozenset[int]  # the slices without a task: they wait for one, or theirs has ended, as the epoch soon does
 
     @property
     def slices(self) -> int:
@@ -29,16 +29,24 @@ def running_epoch(context: SparkContext, run: str) -> RunningEpoch | None:
 
     Raises ConnectionError when Spark's JVM is gone.
     """
-    job = max(context.statusTracker().getJobIdsForGroup(run), default=None)
-    copies = [] if job is None else _copies(context, job)
+    job, copies = _newest(context, run)
     tasks = sum(map(bool, copies))
-    return RunningEpoch(job, tasks, _without(copies)) if job is not None and tasks else None
+    return RunningEpoch(job, tasks, _without(copies)) if tasks else None
 
 
-def waits(context: SparkContext) -> bool:
-    """True if a query has a Spark epoch of which no task runs. Raises ConnectionError when Spark's JVM is gone."""
-    found = [_copies(context, job) for job in context.statusTracker().getActiveJobsIds()]
-    return any(copies and not any(copies) for copies in found)
+def waits(context: SparkContext, run: str) -> bool:
+    """True if the query that has this run id has a Spark epoch of which no task runs.
+
+    Raises ConnectionError when Spark's JVM is gone.
+    """
+    copies = _newest(context, run)[1]
+    return bool(copies) and not any(copies)
+
+
+def _newest(context: SparkContext, run: str) -> tuple[int, list[int]]:
+    """The number of a query's newest job, and its `_copies`; -1 if it has none."""
+    job = max(context.statusTracker().getJobIdsForGroup(run), default=-1)
+    return job, [] if job < 0 else _copies(context, job)
 
 
 def _without(copies: list[int]) -> frozenset[int]:

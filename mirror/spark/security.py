@@ -38,6 +38,7 @@ _SHOWN = re.compile(
     r"|spark\.(app\.name|jars|files|archives)|spark\.(jars|pyspark|submit)\..*"
     rf"|(?!{re.escape(SECRET)}$)spark\.(auth|rpc|network).*"
     r"|spark\.ssl(?!.*Password).*"
+    r"|spark\.executorEnv\..*"  # a standalone worker's page (/json) has its executors' variables
 )
 REDACTION = "spark.redaction.regex"
 _SPARKS_OWN_REDACTION = "(?i)secret|password|token|access[.]?key|credential"

@@ -35,6 +35,7 @@ _logger = logging.getLogger(__name__)
 
 # A slice's task lives as long as its Spark epoch, so the failures of weeks add up. Each of them is retried.
 TASK_MAX_FAILURES = 1_000_000
+EXECUTOR_MAX_FAILURES = 1_000_000  # the same of executors
 
 CONF: Mapping[str, str] = {
     "spark.app.name": "mirror",
@@ -42,6 +43,8 @@ CONF: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedTasks": "100",  # of a stage; it is kept without pages too, and failed attempts are told from it
     "spark.excludeOnFailure.enabled": "false",
+    # On Kubernetes and YARN Spark would end the driver after three of them, or twice as many as there are executors.
+    "spark.executor.maxNumFailures": str(EXECUTOR_MAX_FAILURES),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",  # or longer, between two reads of the control topic for a plan
     "spark.sql.streaming.metricsEnabled": "false",
@@ -198,9 +201,13 @@ class SparkDriver:
         """The Spark epoch that a query runs now; None if none of its tasks runs."""
         return running_epoch(self.session.sparkContext, query.runId)
 
-    def a_query_waits(self) -> bool:
+    def waits(self, query: StreamingQuery) -> bool:
         """True if a query has a Spark epoch of which no task runs."""
-        return waits(self.session.sparkContext)
+        return waits(self.session.sparkContext, query.runId)
+
+    def a_query_waits(self) -> bool:
+        """True if that is so of any query."""
+        return any(map(self.waits, self.session.streams.active))
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a flow's query. `receipts` is called for each Spark epoch, and runs it by collecting its rows."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from confluent_kafka import KafkaError
 
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
+from mirror.kafka.topic_configs import size_of
 from mirror.logs import OnChange
 from mirror.settings import Flow
 
@@ -72,7 +73,8 @@ class TimestampCheck:
         self.compacted -= configs.keys()
         self.compacted |= {name for name, config in configs.items() if "compact" in config.get(CLEANUP, "")}
         others = {name: size for name, size in self.largest.items() if name not in configs}
-        self.largest = others | {name: int(config[LARGEST]) for name, config in configs.items() if LARGEST in config}
+        sizes = {name: size_of(config.get(LARGEST)) for name, config in configs.items()}
+        self.largest = others | {name: size for name, size in sizes.items() if size is not None}
 
     def _log_hidden(self, hidden: Refusals) -> None:
         is_denied = any(e.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for e in hidden.values())

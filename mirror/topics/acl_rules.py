@@ -7,7 +7,7 @@ open to more people than its source topic: an ALLOW is not copied if a DENY that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from mirror.kafka.acls import LITERAL, PREFIXED, UNKNOWN, Acl
@@ -46,7 +46,7 @@ class AclRules:
     """What decides about an ACL."""
 
     remotes: Mapping[str, str]  # the remote topic of each topic whose ACLs are copied
-    us: str = ""  # our user on the target; "" if it is not known
+    us: Set[str] = frozenset()  # our users on the target, as far as they are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ def copies(acls: Collection[Acl], rules: AclRules) -> list[AclCopy]:
     return [_unless_taken_back(copy, denials) for copy in found]
 
 
-def strangers(wanted: Collection[Acl], there: Collection[Acl], named: Collection[str], us: str = "") -> frozenset[str]:
+def strangers(
+    wanted: Collection[Acl], there: Collection[Acl], named: Collection[str], us: Set[str] = frozenset()
+) -> frozenset[str]:
     """The principals of the wanted ACLs that nothing else on the target names.
 
     `there` has the target's ACLs of topics, `named` the principals that its other ACLs name. A target that gives
@@ -91,7 +93,7 @@ def strangers(wanted: Collection[Acl], there: Collection[Acl], named: Collection
     if not there and not named:
         return frozenset()
     others = {acl.principal for acl in set(there) - set(wanted)}
-    return frozenset({acl.principal for acl in wanted} - others - set(named) - {EVERYBODY, f"{USER}{us}"})
+    return frozenset({acl.principal for acl in wanted} - others - set(named) - {EVERYBODY} - _principals(us))
 
 
 def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
@@ -112,14 +114,18 @@ def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
     return AclCopy(acl, target, READ_ONLY if downgraded else "")
 
 
-def _obstacle(acl: Acl, us: str) -> str:
+def _obstacle(acl: Acl, us: Set[str]) -> str:
     """Why an ACL of a single topic is not copied; "" if it is."""
     if UNKNOWN in (acl.operation, acl.permission):
         return STRANGE
     if acl.permission == "ALLOW":
         return WRITE if acl.operation == "WRITE" else ""
     # MirrorMaker copies such a DENY, and may then be locked out itself.
-    return DENIES_US if acl.principal in (EVERYBODY, f"{USER}{us}") else ""
+    return DENIES_US if acl.principal in {EVERYBODY, *_principals(us)} else ""
+
+
+def _principals(users: Set[str]) -> set[str]:
+    return {f"{USER}{each}" for each in users}
 
 
 def _unless_taken_back(copy: AclCopy, denials: Denials) -> AclCopy:

@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from mirror.errors import FlowError
 from mirror.kafka.acls import Acl, AclAdmin
-from mirror.settings import Flow
+from mirror.kafka.credentials import properties_of
+from mirror.settings import Cluster, Flow
 from mirror.topics.acl_rules import AclCopy, AclRules, Denials, copies, own_user, strangers
 
 Answered = TypeVar("Answered")
@@ -43,7 +44,7 @@ class AclSync:
 
     def __init__(self, flow: Flow) -> None:
         self._source, self._target = AclAdmin(flow.source), AclAdmin(flow.target)
-        self._us = own_user(flow.target.properties)
+        self._login = flow.target
 
     def compare(self, remotes: Mapping[str, str]) -> list[AclStatus]:
         """How each ACL of these topics stands; `remotes` has the remote topics. Changes nothing.
@@ -55,9 +56,10 @@ class AclSync:
             why = "there are none, or no authorizer, or mirror may not Describe the cluster"
             raise FlowError(f"{self._source.alias} gives no ACLs of topics: {why}")
         there = _acls(self._target)
-        found = copies(acls, AclRules(remotes, self._us))
+        us = own_users(self._login) - {""}
+        found = copies(acls, AclRules(remotes, us))
         wanted = {each.target for each in found if each.target is not None}
-        unknown = strangers(wanted, there, _named(self._target), self._us)
+        unknown = strangers(wanted, there, _named(self._target), us)
         return [_status(each, there, unknown) for each in found]
 
     def round(self, remotes: Mapping[str, str]) -> list[AclStatus]:
@@ -84,6 +86,15 @@ class AclSync:
         """Create ACLs, and return why the target refuses some."""
         refused = self._target.create_acls(sorted(wanted)) if wanted else {}
         return {acl: f"{self._target.alias} refuses it: {_said(error)}" for acl, error in refused.items()}
+
+
+def own_users(target: Cluster) -> frozenset[str]:
+    """Our users on the target, as clients log in now; "" among them if a client's user is not known.
+
+    `producer` may give a login of its own to those who write, and a user's name may be in a file.
+    """
+    properties = properties_of(target)
+    return frozenset({own_user(properties), own_user({**properties, **target.producer})})
 
 
 def unnamed_principals(found: Iterable[AclStatus]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from mirror.kafka.topic_configs import Config, ConfigValue
+from mirror.kafka.topic_configs import Config, ConfigValue, size_of
 from mirror.model import BATCH_BYTES
 from mirror.naming import matcher
 from mirror.settings import Flow
@@ -60,7 +60,7 @@ class Rules:
     def at_creation(self, source: Config) -> dict[str, str]:
         """The configuration of a new remote topic; `source` is the whole one of its source topic."""
         values = {key: each.value for key, each in self.mutable(source).items() if self.holds(each)}
-        return {key: value for key, value in values.items() if key != MAX_BYTES or int(value) >= BATCH_BYTES}
+        return {key: value for key, value in values.items() if key != MAX_BYTES or (size_of(value) or 0) >= BATCH_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ def _changes(source: Config, target: Config, rules: Rules) -> Iterator[Change]:
             continue
         if key == MAX_BYTES:
             # Only ever raised. A smaller limit would refuse records that the source still has, or batches of mirror's.
-            if counts and int(wanted.value) >= BATCH_BYTES and int(wanted.value) > int(there.value):
+            size, now = size_of(wanted.value), size_of(there.value)
+            if counts and size is not None and now is not None and size >= BATCH_BYTES and size > now:
                 yield Change(key, there.value, wanted.value)
         elif counts and there.value != wanted.value:
             yield Change(key, there.value, wanted.value)

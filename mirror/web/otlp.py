@@ -27,7 +27,7 @@ from mirror.text import BUG, printable
 
 log = logging.getLogger(__name__)
 
-TIMEOUT = 10.0  # seconds for one push, with the library's retries
+TIMEOUT = 10.0  # seconds after which a push is not tried again; so long it also waits for the next bytes of an answer
 LAST_PUSH = 2.0  # seconds for the one when the service stops
 CUMULATIVE = otel.AggregationTemporality.CUMULATIVE
 
@@ -57,8 +57,10 @@ class OtlpPusher(threading.Thread):
         self._interval = settings.interval
         url = urlsplit(settings.endpoint)
         self._where = {"endpoint": f"{url.scheme}://{url.netloc}"}
-        # What never goes to the log: a token may also be a part of the path.
-        self._secrets = [text for text in (settings.endpoint, url.path, *settings.headers.values()) if len(text) > 1]
+        # What never goes to the log: a token may also be a part of the path, which errors have as it is sent.
+        sent = _as_sent(settings.endpoint)
+        texts = (settings.endpoint, url.path, sent, urlsplit(sent).path, *settings.headers.values())
+        self._secrets = sorted({text for text in texts if len(text) > 1}, key=len, reverse=True)
         self._registry = registry
         self._stopping = False
         self._woken = threading.Event()
@@ -68,6 +70,10 @@ class OtlpPusher(threading.Thread):
         library = logging.getLogger("opentelemetry")
         library.addHandler(self._reason)
         library.propagate = False  # this thread says it, once
+        # urllib3 logs whole URLs. What it says counts for nothing: another library's connections may have failed.
+        connections = logging.getLogger("urllib3")
+        connections.addHandler(logging.NullHandler())
+        connections.propagate = False
         self._exporter = OTLPMetricExporter(
             settings.endpoint,
             headers=dict(settings.headers),
@@ -134,14 +140,28 @@ def _resource() -> Resource:
     return Resource.create(ours).merge(OTELResourceDetector().detect())
 
 
+def _as_sent(endpoint: str) -> str:
+    """The URL as requests writes it; "" if it can't."""
+    try:
+        return requests.Request("POST", endpoint).prepare().url or ""
+    except requests.RequestException:
+        return ""
+
+
 def _session() -> requests.Session:
-    """One that takes a redirection for a failure: the library takes it for a success, and nothing would arrive."""
+    """One that looks only at the status of an answer."""
     session = requests.Session()
-    session.hooks["response"].append(_refuse_redirection)
+    session.hooks["response"].append(_judge)
     return session
 
 
-def _refuse_redirection(response: requests.Response, *_: object, **__: object) -> None:
+def _judge(response: requests.Response, *_: object, **__: object) -> None:
+    """Take a redirection for a failure: the library takes it for a success, and nothing would arrive.
+
+    The library needs no answer's body, and one may be endless, or a gigabyte once it is decompressed.
+    """
+    response._content = b""
+    response.close()
     if response.is_redirect:
         raise requests.TooManyRedirects("the collector answers with a redirection: write its own URL")
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.logs import REMEMBERED, REPEAT_AFTER, JsonFormatter, OnChange, Repetitions, TextFormatter
+from mirror.logs import REMEMBERED, REPEAT_AFTER, JsonFormatter, OnChange, Repetitions, TextFormatter, say_last
 
 FORMATTERS = [TextFormatter(), JsonFormatter()]
 
@@ -74,6 +74,12 @@ def test_a_defects_traceback_is_kept() -> None:
     assert "ValueError: why" in TextFormatter().format(failed())
     line = JsonFormatter().format(failed())
     assert json.loads(line)["exception"].endswith("ValueError: why") and "\n" not in line
+
+
+def test_the_last_words_of_a_command_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """They may be a broker's."""
+    say_last("2 problems:\n  one: \x1b[2J\r\n  two: \u202eabc")
+    assert capsys.readouterr().err == "2 problems:\n  one: ?[2J?\n  two: ?abc\n"
 
 
 class Clock:

@@ -243,6 +243,20 @@ def test_only_some_of_many_wrong_entries_are_compared_with_some_of_many_topics()
     assert len(found) == 300
 
 
+def test_comparisons_end_in_time() -> None:
+    """The flow's thread makes them before its first plan, and names may be so alike that they take minutes."""
+    now, alike = 0.0, "x" * 100
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.1
+        return now
+
+    found = unmatched([f"{alike}-a", f"{alike}-b"], [f"{alike}{number}" for number in range(100)], clock)
+    assert [near is not None for _, near in found] == [True, False]
+    assert now < 2, "each comparison has taken a tenth of a second, so there were about ten"
+
+
 def test_an_entry_that_matches_nothing_has_a_remedy() -> None:
     some = flow(topics=("ordres", "xyz", "b"), topic_settings={"c": own_name("d")})
     assert list(matches_nothing(some, ["orders", "b"])) == [

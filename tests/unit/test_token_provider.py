@@ -15,7 +15,7 @@ from mirror.kafka import clients
 from mirror.settings import TOKEN_PROVIDER, Cluster
 from mirror.token_provider import TokenProvider, load
 from mirror.wire.access import access
-from tests.harness.waiting import PATIENCE
+from tests.harness.waiting import PATIENCE, until
 
 SECRET = "hunter2"
 OAUTH = {
@@ -151,6 +151,37 @@ def test_a_call_that_hangs_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
             recovers("")
     monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", PATIENCE)
     assert recovers("").value == "value", "the third call is a new one"
+    release.set()
+
+
+def test_only_calls_that_still_hang_keep_others_from_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may live for years, and its token server hang again and again."""
+    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", 0.05)
+    monkeypatch.setattr(token_provider, "FAILURE_COUNTS", 0.0)
+    monkeypatch.setattr(token_provider, "HANGS_AFTER", 0.0)
+    release, calls = threading.Event(), list[int]()
+
+    def token(_: str) -> tuple[str, float]:
+        calls.append(1)
+        release.wait(60)
+        return "value", later(0.2)
+
+    hangs = TokenProvider("a.b", token)
+    for _ in range(6):
+        with pytest.raises(Unavailable, match="has not answered"):
+            hangs("")
+    assert len(calls) == 1 + token_provider.GIVEN_UP_MAX
+    release.set()
+    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", PATIENCE)
+    until("all have ended", lambda: not any(each.is_busy for each in (*hangs._given_up, hangs._in_time)))
+    assert hangs("").value == "value"
+    release.clear()
+    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", 0.05)
+    until("the token has expired", lambda: time.time() >= hangs._answers[""].token.expires_at)  # type: ignore[union-attr]
+    for _ in range(6):
+        with pytest.raises(Unavailable, match="has not answered"):
+            hangs("")
+    assert len(calls) == 2 * (1 + token_provider.GIVEN_UP_MAX) + 1
     release.set()
 
 

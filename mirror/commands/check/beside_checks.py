@@ -11,7 +11,7 @@ from mirror.groups.source_groups import taking_part
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural
-from mirror.topics.acl_rules import own_user
+from mirror.topics.acl_sync import own_users
 from mirror.unmatched_entries import groups_match_nothing
 
 GROUPS_MAX = 20  # that are asked for: each takes a request
@@ -19,7 +19,7 @@ Reached = tuple[Inspector, Description]
 
 
 def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Finding]:
-    """One finding for each permission, and one if ACL sync does not know our user.
+    """One finding for each permission, and one if ACL sync does not know a user of ours.
 
     Raises ClusterAway, FlowError or KafkaException.
     """
@@ -35,7 +35,7 @@ def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Find
     for need in beside(flow, groups, group_back(flow)):
         if need.names != (flow.canary_topic,):  # canary.py tests it
             yield finding(need, *(source if need.cluster is flow.source else target))
-    if flow.sync_acls and not own_user(flow.target.properties):
+    if flow.sync_acls and "" in own_users(flow.target):
         yield _own_user_unknown(flow)
 
 

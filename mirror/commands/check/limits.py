@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from mirror.commands.check.distance import RECEIVED, SENT, distance
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
-from mirror.kafka.topic_configs import ConfigValue
+from mirror.kafka.topic_configs import ConfigValue, size_of
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural
@@ -84,11 +84,13 @@ class LimitChecks:
 
         def allowed(topic: str, remote: str) -> int:
             if remote in existing:
-                return int(existing[remote].get(MAX_BYTES, theirs))
+                return _known(existing[remote].get(MAX_BYTES), theirs)
             return new_limit(own.get(topic, {}).get(MAX_BYTES), ours, theirs, rules)
 
         pairs = self._remotes.items()
-        small = [name for name, remote in pairs if int(own.get(name, {}).get(MAX_BYTES, ours)) > allowed(name, remote)]
+        small = [
+            name for name, remote in pairs if _known(own.get(name, {}).get(MAX_BYTES), ours) > allowed(name, remote)
+        ]
         if small:
             some = some_of(sorted(small))
             said = f"the source takes larger batches than the target, for {plural(len(small), 'topic')}: {some}"
@@ -102,7 +104,12 @@ def new_limit(own: str | None, ours: int, theirs: int, rules: Rules) -> int:
     `own` is what is set on the source topic itself; `ours` and `theirs` are the brokers' defaults.
     """
     source = ConfigValue(str(ours) if own is None else own, own=own is not None)
-    return int(rules.at_creation({MAX_BYTES: source}).get(MAX_BYTES, theirs))
+    return _known(rules.at_creation({MAX_BYTES: source}).get(MAX_BYTES), theirs)
+
+
+def _known(value: str | None, otherwise: int) -> int:
+    size = size_of(value)
+    return otherwise if size is None else size
 
 
 def _settings(inspector: Inspector, description: Description) -> dict[str, str] | None:

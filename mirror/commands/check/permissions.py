@@ -17,6 +17,7 @@ from mirror.settings import Cluster, Flow
 from mirror.template import HEARTBEATS
 
 NAMES_MAX = 100  # names in one command
+WILDCARD = "*"  # an ACL of this name is about all resources of its kind
 READ_SOURCE = frozenset({"DESCRIBE", "READ"})
 COPY = frozenset({"DESCRIBE", "READ", "WRITE"})  # Read on the remote topics is needed to commit a position
 READ_CONFIGS, CHANGE_CONFIGS = frozenset({"DESCRIBE_CONFIGS"}), frozenset({"ALTER_CONFIGS", "DESCRIBE_CONFIGS"})
@@ -166,7 +167,10 @@ def _named(flow: Flow, remotes: Mapping[str, str]) -> tuple[tuple[str, ...], boo
 
 
 def commands(need: Need) -> Iterator[str]:
-    """The commands that allow it; NAME stands for mirror's user if the configuration does not name it."""
+    """The commands that allow it; NAME stands for mirror's user if the configuration does not name it.
+
+    A group whose name would allow all groups has none: any client may make one of this name.
+    """
     who = f"User:{need.cluster.properties.get('sasl.username') or own_subject(need.cluster) or 'NAME'}"
     servers = need.cluster.properties["bootstrap.servers"]
     start = ["kafka-acls.sh", "--bootstrap-server", servers, "--add", "--allow-principal", who]
@@ -175,7 +179,8 @@ def commands(need: Need) -> Iterator[str]:
     end = ["--resource-pattern-type", "prefixed"] if need.prefixed else []
     if need.kind is Kind.CLUSTER:
         yield shlex.join([*start, "--cluster"])
-    for some in chunks(need.names, NAMES_MAX):
+    names = [name for name in need.names if need.kind is not Kind.GROUP or name != WILDCARD]
+    for some in chunks(names, NAMES_MAX):
         yield shlex.join([*start, *(part for name in some for part in (f"--{need.kind}", name)), *end])
 
 
@@ -186,6 +191,7 @@ def asked(flow: Flow) -> list[Need]:
     return list(needs(flow, selected(flow, source.partitions()).remotes, groups, group_back(flow)))
 
 
+_ALL = f"# left out: the {Kind.GROUP} {WILDCARD}, because to Kafka this name means all of them"
 _HIDDEN = "# left out: a name in it has characters that can't be shown; --json has this command"
 
 
@@ -201,4 +207,5 @@ def script(flows: Sequence[tuple[Flow, Sequence[Need]]]) -> str:
             kind = "needed" if need.required else "optional"
             lines += [f"# {need.cluster.alias}, {kind}: {need.why}"]
             lines += [each if each.isprintable() else _HIDDEN for each in commands(need)]
+            lines += [_ALL] * (need.kind is Kind.GROUP and WILDCARD in need.names)
     return "\n".join(lines)

@@ -103,7 +103,8 @@ class TopicMetrics:
         self.size.add_metric(labels, _cumulative(SIZE_BUCKETS, sums.size_buckets), sums.records)
         counts = dict.fromkeys(PARTITION_STATES, 0) | {UNASSIGNED: len(group.unreported)}
         for each in group.statuses:
-            counts[each.state] = counts.get(each.state, 0) + 1
+            state = each.state if each.state in counts else OTHER_REASON  # whoever writes reports makes no series
+            counts[state] = counts.get(state, 0) + 1
         for state, count in counts.items():
             self.partitions.add_metric((*labels, state), count)
         for path in DATA_PATHS:

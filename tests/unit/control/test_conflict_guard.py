@@ -36,10 +36,11 @@ class World:
         self.meanwhile: list[ConflictingFlow] = []  # what others announce while we do
         self.clusters: tuple[str, ...] = ("id-a", "id-b")
         self.old_copies: list[Note] = []
+        self.planned: set[str] | None = None  # the topics of our plan, if it runs
         self._key = key
 
-    def has_planned(self, *_: object) -> bool:
-        return False
+    def has_planned(self, remotes: dict[str, str], _: Lineage) -> bool:
+        return self.planned is not None and remotes.keys() <= self.planned
 
     def announce(self, _: object, __: Lineage) -> None:
         self.said.append("announced")
@@ -84,6 +85,24 @@ def test_of_two_that_announce_at_once_neither_copies_at_once(
         made.agree(TOPICS)
     assert raised.value.gave_way is gives_way
     assert world.said == ["looked", "announced", "looked", *(["withdrawn"] if gives_way else [])]
+
+
+def test_a_flow_that_runs_gives_way_to_no_announcement_for_a_topic_that_its_plan_never_gets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target refuses it, so each look finds it anew. What the next plan really adds is judged before that plan."""
+    world = World(KEYS[1])
+    made = guard(world, monkeypatch)
+    world.planned, world.conflicting_flows = {"t"}, [conflicting(KEYS[0], copies=False)]
+    made.permit({"t": "primary.t", "refused": "primary.refused"})
+    made.agree(TOPICS)
+    world.meanwhile = world.conflicting_flows
+    with pytest.raises(Conflict) as raised:
+        made.agree({**TOPICS, "more": Topic("primary.more", "id", 1, 1)})
+    assert raised.value.gave_way
+    world.planned = None
+    with pytest.raises(Conflict):
+        made.permit({"t": "primary.t"})
 
 
 @pytest.mark.parametrize("clusters", [(), ("id-a", "a,b")])

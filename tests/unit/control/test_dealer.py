@@ -59,6 +59,14 @@ def test_fewer_tasks_are_run_if_they_are_to_be_fewer() -> None:
     assert len(deal(4)) == 4
 
 
+def test_a_changed_limit_takes_effect_also_if_it_is_a_little_higher() -> None:
+    dealer, slices, counts = Dealer(), tuple[Slice, ...](), []
+    for slots, tasks_max in ((8, 4), (8, 4), (8, 6), (5, 6), (5, 7), (8, None), (8, 3)):
+        slices = dealer.deal(topics(9), Capacity(slots), tasks_max, slices, bool(slices), {})
+        counts.append(len(slices))
+    assert counts == [4, 4, 6, 6, 7, 8, 3]
+
+
 def test_all_tasks_have_to_end_when_the_number_of_slices_changes_and_when_the_plan_was_not_ours() -> None:
     """A task that has seen neither the change nor the change back would go on, while the others have ended."""
     dealer, slices, counts = Dealer(), tuple[Slice, ...](), []

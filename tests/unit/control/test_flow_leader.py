@@ -211,6 +211,22 @@ def test_a_plan_that_retention_has_deleted_is_written_again_with_the_orders(
     assert not leader.lacks_plan and publish(leader) == plan
 
 
+def test_a_plan_that_somebody_has_deleted_is_written_again_with_the_orders(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+) -> None:
+    """Compaction removes it some time after the tombstone, and a task that starts later would find none."""
+    leader, log = leading(flow), coordinator.log
+    before, pause = newest(log), (Scope("t").key(), Order(True).encode())
+    log.entries += [pause, (PLAN_KEY, None)]
+    leader.check_still_leading()
+    assert leader.lacks_plan
+    plan = publish(leader)
+    assert log.entries[-2:] == [pause, (PLAN_KEY, plan.encode())]
+    assert plan == replace(before, generation=before.generation + 1)
+    assert not leader.lacks_plan and publish(leader) == plan
+
+
 def test_a_leader_ends_if_another_has_published_on_a_topic_that_became_shorter(
     flow: Flow,  # noqa: F811
     coordinator: Coordinator,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.control.next_plan import merge_initial_partitions, next_generation, unmarked
-from mirror.control.plan import Lineage, Plan, WrongPlan
+from mirror.control.plan import PARTITIONS_MAX, Lineage, Plan, WrongPlan
 from mirror.control.slices import Slice, assign, slice_count
 from mirror.decode import DecodeError
 from mirror.model import Partition, Topic
@@ -108,6 +108,8 @@ def test_a_plan_without_a_required_field_is_refused(changes: dict[str, Any]) -> 
         {"slices": [{"b": [0]}]},
         {"clusters": ["id"]},
         {"clusters": ["id", "id", "id"]},
+        {"topics": {"a": ["remote", "id", PARTITIONS_MAX + 1, 0]}},
+        {"retired": {name: ["remote", "id", PARTITIONS_MAX // 2, 0] for name in "bc"}},
     ],
 )
 def test_a_plan_that_contradicts_itself_is_told_from_one_that_cannot_be_decoded(changes: dict[str, Any]) -> None:

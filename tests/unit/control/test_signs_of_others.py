@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,6 +22,7 @@ from mirror.control.signs import GOODBYE_KEY, SIGN_KEY, Sign
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.timing import ALIVE, LIFE_SHOWS
+from tests.harness.waiting import PATIENCE
 from tests.unit.control.test_control_reader import flow  # noqa: F401
 
 AHEAD = 2 * ALIVE  # seconds by which our clock is ahead of the other flow's
@@ -103,6 +107,45 @@ def test_a_topic_with_too_many_records_is_given_up_for_a_while(flow: Flow, monke
     assert 0 < plans.control_topics["other"].reached < 10**9, "the next reading goes on there"
 
 
+def test_what_others_write_takes_no_more_memory_than_there_is_for_it(
+    flow: Flow,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever may create topics may write plans there. A flow that they leave unchecked is a doubt."""
+    monkeypatch.setattr(cluster_plans, "VALUES_MAX", 3 * len(PLAN.encode()))
+    plans = Plans(flow.target)
+    for key in (PLAN_KEY, INTENT_KEY, INTENT_KEY):
+        plans.add(key, PLAN.encode())
+    plans.read()
+    assert not plans.doubts, "an intent replaces the one before it"
+    plans.add(PLAN_KEY, PLAN.encode() + b" " * 2 * len(PLAN.encode()))
+    plans.read()
+    assert plans.control_topics["other"].statements.keys() == {INTENT_KEY}
+    assert [each.problem.partition("(")[2][:17] for each in plans.doubts] == ["too much to check"]
+    plans.add(INTENT_KEY, b"")
+    plans.add(PLAN_KEY, PLAN.encode())
+    plans.read()
+    assert plans.control_topics["other"].statements.keys() == {PLAN_KEY}
+    plans.records.clear()
+    plans.read()
+    assert plans._budget.takes("", b"", cluster_plans.VALUES_MAX), "of a topic that was created again nothing is held"
+
+
+def test_a_consumer_that_does_not_close_holds_no_flow_up(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """librdkafka may wait for itself for ever."""
+    closed_by = queue.SimpleQueue[threading.Thread]()
+    consumer = Mock(consume=lambda *_: [], close=lambda: closed_by.put(threading.current_thread()))
+    monkeypatch.setattr(cluster_plans, "internal_consumer", lambda *_: consumer)
+    monkeypatch.setattr(cluster_plans, "READ_TIMEOUT", 0.01)
+    plans = Flood(flow.target)
+    plans.add(PLAN_KEY, PLAN.encode())
+    plans.read()
+    assert closed_by.get(timeout=PATIENCE) is not threading.current_thread()
+    plans._idle = consumer
+    plans.close()
+    assert closed_by.get(timeout=PATIENCE) is not threading.current_thread()
+
+
 @pytest.fixture
 def target(flow: Flow) -> Plans:  # noqa: F811
     plans = Plans(flow.target)
@@ -135,6 +178,16 @@ def test_what_is_new_on_a_control_topic_says_whether_the_flow_of_its_plan_lives(
     target.read()
     assert (target.silence("other") < ALIVE / 2) == lives
     assert target.lives_by_successor("other") == by_successor
+
+
+def test_a_successor_that_has_come_to_wait_keeps_no_dead_flow_alive(target: Plans) -> None:
+    """It learns only after its first signs that another flow is in its way."""
+    target.read()
+    target.read()
+    for waits in (False, True):
+        target.add(SIGN_KEY, Sign(NEXT.service_id, "host", waits=waits).encode())
+        target.read()
+        assert (target.silence("other") < ALIVE / 2) != waits
 
 
 def test_a_service_that_has_announced_what_it_will_copy_lives_by_its_own_signs(target: Plans) -> None:

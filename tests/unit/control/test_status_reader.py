@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +16,7 @@ from mirror.control.control_topics import ALL_REPORTS, StatusReader
 from mirror.control.reports import Report
 from mirror.kafka.clients import QUEUE_RECORDS
 from mirror.settings import Flow
+from tests.harness.waiting import PATIENCE
 from tests.unit.commands.test_status import NOW, PLAN, report
 from tests.unit.control.test_control_reader import Message, flow  # noqa: F401  # fixture
 from tests.unit.control.test_reported_positions import StatusTopic
@@ -88,3 +91,12 @@ def test_few_reports_of_each_partition_are_decoded(
     topic.entries.append((some[0].key(), b"no report"))
     parts = reported_flow("a->b", PLAN, (), StatusReader.newest(flow, None if whole else 2), NOW + 101).partitions
     assert [p.report_age for p in parts] == [2.0, 1.5], "the last one that is a report"
+
+
+def test_a_consumer_that_does_not_close_holds_nobody_up(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """librdkafka may wait for itself for ever."""
+    consumer, closed_by = Endless(1), queue.SimpleQueue[threading.Thread]()
+    monkeypatch.setattr(consumer, "close", lambda: closed_by.put(threading.current_thread()))
+    monkeypatch.setattr(control_topics, "internal_consumer", lambda *_: consumer)
+    StatusReader(flow).close()
+    assert closed_by.get(timeout=PATIENCE) is not threading.current_thread()

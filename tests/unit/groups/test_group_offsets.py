@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from mirror.errors import ClusterAway
+from mirror.errors import ClusterAway, PartitionError
 from mirror.groups import offsets_of_librdkafka
-from mirror.groups.group_offsets import Committed, GroupOffsets, offsets_of
+from mirror.groups.group_offsets import Committed, GroupOffsets, is_usable_group, offsets_of, shown_group
 from mirror.model import Partition
 from mirror.settings import Cluster
 from mirror.wire.offsets import Offset
@@ -54,10 +54,20 @@ def test_the_coordinators_of_many_groups_are_found_at_once(monkeypatch: pytest.M
     with FakeCoordinator(monkeypatch) as broker:
         broker.given = {("orders", 0): Offset(7, "")}
         with closing(GroupOffsets(Cluster("primary", broker.properties, {}, {}))) as reader:
-            reader.find_coordinators(["", *groups])
+            reader.find_coordinators(["", *("x" * n for n in range(256, 400)), *groups])
             for each in groups:
                 assert reader.of(each, {Partition("orders", 0): ("orders", 0)})[0]
         assert broker.count(FIND_COORDINATOR) == 1
+        assert max(len(each.body) for each in broker.requests) < 1_000
+
+
+def test_a_very_long_id_is_not_asked_for_and_shown_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka allows 32,767 bytes, and the metrics have the ids of a thousand groups."""
+    with FakeCoordinator(monkeypatch) as broker, pytest.raises(PartitionError, match="more than 255 characters") as it:
+        offsets_of(Cluster("primary", broker.properties, {}, {}), "x" * 256, {Partition("orders", 0): ("orders", 0)})
+    assert not broker.fetches and len(str(it.value)) < 300
+    assert is_usable_group("x" * 255) and shown_group("x" * 255) == "x" * 255
+    assert shown_group("x" * 32_767) == f"{'x' * 60}... (32,767 characters)"
 
 
 NAMES = {Partition("orders", number): ("primary.orders", number) for number in range(2)}

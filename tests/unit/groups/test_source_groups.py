@@ -116,6 +116,20 @@ def test_a_group_of_another_type_stays_named_while_its_broker_does_not_answer(
     assert [record.message for record in caplog.records].count("a group is left out") == 2
 
 
+def test_a_very_long_id_is_told_cut(
+    source: Source, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    long, shared = "x" * 32_767, "y" * 32_767
+    groups = source.groups()
+    source.listed = source.silent = ["a", long]
+    monkeypatch.setattr(source, "others", lambda: ({shared: "share"}, True))
+    with caplog.at_level(logging.WARNING):
+        groups.offsets()
+    assert groups.refused.keys() == {"a", f"{'x' * 60}... (32,767 characters)"}
+    assert groups.left_out == {f"{'y' * 60}... (32,767 characters)": "share"}
+    assert {len(vars(record)["group"]) for record in caplog.records} == {1, 83}
+
+
 POSITION = Position(7, "source-id", 3, 4, "remote-id", 1, MapEnd(5, 2, 1, 6))
 
 

@@ -56,6 +56,11 @@ def test_the_first_certificate_of_each_kind_counts(directory: Path) -> None:
     assert expiries(cluster(ssl_certificate_pem=near.read_text())) == {"certificate": NEAR}
     of_producers = Cluster("backup", {}, {}, {"ssl.certificate.location": str(near)})
     assert expiries(of_producers) == {"certificate": NEAR}
+    file = directory / "replaced.pem"
+    file.write_bytes(far.read_bytes())
+    in_a_file = {"ssl.certificate.pem": str(file)}
+    replaced = Cluster("backup", {"ssl.certificate.pem": near.read_text()}, {}, {}, in_a_file)
+    assert expiries(replaced) == {"certificate": FAR}, "the file counts, not what it held at the start"
 
 
 def test_what_is_no_certificate_has_no_date(directory: Path) -> None:

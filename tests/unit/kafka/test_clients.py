@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 from confluent_kafka import Consumer, Producer
 
 from mirror.config.load import load
+from mirror.errors import ClusterAway
 from mirror.kafka import clients, producers
 from mirror.kafka.overridden import overridden
 from mirror.kafka.producers import ALIASES, transactional_properties
@@ -89,6 +91,17 @@ def test_a_longest_back_off_of_the_users_own_holds_for_consumers(tmp_path: Path,
     cluster = settings["clusters"]["primary"]
     (cluster if section == "cluster" else cluster.setdefault("consumer", {}))["reconnect.backoff.max.ms"] = 100
     consumer("source", loaded(tmp_path, settings)).close()
+
+
+@pytest.mark.parametrize("make", [clients.admin, lambda cluster: clients.internal_consumer(cluster, "group")])
+def test_a_certificate_that_is_not_the_one_of_its_key_yet_is_a_cluster_that_is_away(
+    tmp_path: Path, make: Callable[[Cluster], object]
+) -> None:
+    """The service tries again. Another error would count as a defect, and end it."""
+    (tmp_path / "key").write_text("half of it")
+    tls = {"security.protocol": "ssl", "ssl.key.location": str(tmp_path / "key")}
+    with pytest.raises(ClusterAway, match=r"cluster primary does not answer: no .* can be made: "):
+        make(Cluster("primary", {"bootstrap.servers": "127.0.0.1:1", **tls}, {}, {}))
 
 
 def loaded(directory: Path, settings: dict[str, Any]) -> Flow:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from mirror.errors import ClusterAway
 from mirror.kafka import credentials
+from mirror.kafka.client_errors import connection_reason
+from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.credentials import Credentials, FileChanges, properties_of
 from mirror.kafka.producers import transactional_properties
 from mirror.kafka.renewed import Outage, Renewed, another
@@ -53,6 +59,50 @@ def test_a_changed_password_is_taken_once_it_has_come_to_rest(tmp_path: Path) ->
     assert not settle(changes), "the content is the same"
     password.unlink()
     assert settle(changes) and properties_of(there)["sasl.password"] == "second"
+
+
+SASL = "sasl_ssl://b:9092/bootstrap: SASL authentication error: "
+
+
+@pytest.mark.parametrize("repeated", ["as it was at the start", "first", "of producers", "of consumers"])
+def test_a_password_that_a_broker_repeats_is_in_no_reason(tmp_path: Path, repeated: str) -> None:
+    there = cluster(tmp_path)
+    there = replace(there, consumer={"sasl.password": "of consumers"}, producer={"sasl.password": "of producers"})
+    refusal = KafkaError(KafkaError._AUTHENTICATION, f"{SASL}{repeated} is wrong (after 7ms in state AUTH_REQ)")
+    assert connection_reason(there, refusal) == "Local: Authentication failure"
+    usual = KafkaError(KafkaError._AUTHENTICATION, f"{SASL}no such user (after 7ms in state AUTH_REQ)")
+    assert connection_reason(there, usual) == f"{SASL}no such user"
+
+
+def test_an_empty_password_hides_no_reason() -> None:
+    there = Cluster("a", {"sasl.password": ""}, {}, {})
+    assert connection_reason(there, KafkaError(KafkaError._AUTHENTICATION, "no")) == "no"
+
+
+def test_a_reason_that_is_no_text() -> None:
+    def cut_within_a_character() -> str:
+        return b"\xc3".decode()
+
+    error: Any = SimpleNamespace(str=cut_within_a_character, code=lambda: KafkaError._AUTHENTICATION)
+    assert connection_reason(Cluster("a", {}, {}, {}), error) == "Local: Authentication failure"
+
+
+def test_a_request_that_fails_shows_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = cluster(tmp_path)
+    error = KafkaError(KafkaError._AUTHENTICATION, f"{SASL}first is wrong")
+
+    class Refused:
+        def list_topics(self, timeout: float) -> None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+        def poll(self, timeout: float) -> None:
+            admin._on_error(error)
+
+    monkeypatch.setattr(ClusterAdmin, "_admin", Refused())
+    admin = ClusterAdmin(there)
+    with pytest.raises(ClusterAway) as raised:
+        admin.partitions()
+    assert "first" not in str(raised.value) and "Authentication failure" in str(raised.value)
 
 
 def test_a_file_that_is_not_there_leaves_what_the_service_has_shipped(tmp_path: Path) -> None:

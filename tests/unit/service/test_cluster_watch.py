@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import struct
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from mirror.service import cluster_watch
 from mirror.service.cluster_watch import ClusterWatch
@@ -72,6 +75,24 @@ def test_a_cluster_without_brokers_ends_no_process(broker: StartingBroker, monke
         stopping.set()
         watch.join(PATIENCE)
     assert not watch.is_alive()
+
+
+def test_a_password_that_a_broker_repeats_is_in_neither_status_nor_log(caplog: pytest.LogCaptureFixture) -> None:
+    watch = ClusterWatch(Cluster("one", {"sasl.password": "hunter2"}, {}, {}), threading.Event())
+    error = KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: hunter2 is wrong (after 7ms)")
+
+    class Refused:
+        def list_topics(self, timeout: float) -> None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+        def poll(self, timeout: float) -> None:
+            watch._on_error(error)
+
+    client: Any = Refused()
+    with caplog.at_level(logging.WARNING):
+        watch._look(client)
+    assert watch.status.reason == "Local: Authentication failure"
+    assert [vars(each)["reason"] for each in caplog.records] == ["Local: Authentication failure"]
 
 
 class CutOffBroker(FakeBroker):

@@ -13,12 +13,14 @@ import pytest
 from mirror.control.reports import Report
 from mirror.control.throttle_shares import OF_FLOW, Load
 from mirror.errors import FlowError, ForeignPlan, Superseded
+from mirror.service import flow as flow_module
 from mirror.service import status_follower as module
 from mirror.service.flow import TASKS_END_WITHIN, FlowRunner
 from mirror.service.sidelines import Sidelines
 from mirror.service.status_follower import StatusFollower
 from mirror.status.flow_status import FlowStatus
 from mirror.text import BUG
+from tests.harness.waiting import PATIENCE
 from tests.unit.control.test_reports import report
 
 
@@ -102,6 +104,20 @@ def test_a_flow_that_another_service_leads_lacks_nothing_here(runner: Any) -> No
     query.stop.assert_called_once_with(TASKS_END_WITHIN)  # a task that hangs does not keep it
 
 
+def test_a_status_topic_that_nobody_can_leave_keeps_no_flow_from_ending(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_module, "FOLLOWER_ENDS_WITHIN", 0.01)
+    ends = threading.Event()
+    runner.status, runner._flow = Mock(), SimpleNamespace(name="a->b")
+    runner._reports = SimpleNamespace(follow=lambda: ends.wait(PATIENCE))
+    runner._sidelines = runner._query = Mock()
+    runner._take_lead = Mock(side_effect=Superseded("another service leads it now"))
+    FlowRunner.run(runner)
+    assert runner._query.stop.called and not ends.is_set()
+    ends.set()
+
+
 def test_a_plan_needs_no_figures(runner: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert FlowRunner._load(runner) == Load()
     assert [record.getMessage() for record in caplog.records] == [BUG]
@@ -121,3 +137,23 @@ def test_no_order_to_stop_is_written_over_a_plan_that_ends_the_tasks_by_itself(r
     runner._where = {}
     FlowRunner._order_stop(runner)
     assert runner._flow_leader.stop_own_tasks.call_count == 2
+
+
+def test_a_defect_does_not_keep_the_order_to_stop_from_being_tried_again(
+    runner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    defect = ZeroDivisionError("by zero")
+    runner._flow_leader = SimpleNamespace(stop_own_tasks=Mock(side_effect=[defect, defect, None]))
+    FlowRunner._order_stop(runner)
+    assert [record.getMessage() for record in caplog.records] == [BUG], "once"
+
+
+def test_a_flow_has_finished_even_if_its_last_work_fails(runner: Any) -> None:
+    """Others wait for it."""
+    runner.drained, runner.finished = threading.Event(), threading.Event()
+    runner.join = runner._order_stop = Mock()
+    runner._query = Mock()
+    runner._sidelines = SimpleNamespace(mirrormaker_offsets=Mock(finish=Mock(side_effect=ZeroDivisionError)))
+    with pytest.raises(ZeroDivisionError):
+        FlowRunner.drain(runner)
+    assert runner.drained.is_set() and runner.finished.is_set()

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from mirror.control.slices import Capacity
 from mirror.errors import FlowError, MirrorError
-from mirror.service import shortage
+from mirror.service import flow_query, shortage
 from mirror.service.flow_query import FlowQuery
 from mirror.spark.running_epoch import RunningEpoch
 from mirror.status.flow_status import FlowStatus
@@ -45,6 +45,7 @@ class Spark:
         self.cores = 4
         self.epoch: RunningEpoch | None = None
         self.another_waits = False
+        self.waiting = False
         self.queries: list[Query] = []
         self.sink: Callable[[Any, int], None] = lambda receipts, epoch: None
 
@@ -56,6 +57,9 @@ class Spark:
 
     def a_query_waits(self) -> bool:
         return self.another_waits
+
+    def waits(self, _: Query) -> bool:
+        return self.waiting
 
     def start(self, _: object, sink: Callable[[Any, int], None]) -> Query:
         self.sink = sink
@@ -98,6 +102,15 @@ def test_a_flow_with_more_than_its_share_gives_way_to_one_that_has_nothing(
     query.keep()
     spark.epoch, spark.another_waits = RunningEpoch(1, tasks, frozenset()), another_waits
     assert query.capacity({}, 2) == Capacity(1, gives_way=gives_way)
+
+
+def test_a_flow_for_which_there_is_no_slot_does_not_hang(spark: Spark, query: FlowQuery) -> None:
+    """To start its query again would not help."""
+    query.keep()
+    for spark.cores, spark.waiting, can_run in ((2, True, False), (2, False, True), (3, True, True), (0, False, False)):
+        assert query.can_run() is can_run
+    spark.cores, spark.waiting = 2, True
+    assert query.failure_reason() == "Spark has no free slot for it (2 slots, 3 flows)"
 
 
 def test_it_is_said_that_a_slice_has_no_task(
@@ -183,6 +196,24 @@ def test_tasks_that_hang_keep_no_flow_from_ending(
     query.stop(0.01)
     assert not spark.queries[0].isActive
     ends.set()
+    epoch.join(PATIENCE)
+
+
+@pytest.mark.parametrize(("cores", "waiting", "stopped"), [(0, True, True), (0, False, False), (1, True, False)])
+def test_tasks_that_wait_for_an_executor_are_not_waited_for(
+    spark: Spark, query: FlowQuery, monkeypatch: pytest.MonkeyPatch, cores: int, waiting: bool, stopped: bool
+) -> None:
+    """Without one they never read that they are to end, and the service would be killed at its drain_timeout."""
+    monkeypatch.setattr(flow_query, "LOOK_INTERVAL", 0.01)
+    query.keep()
+    spark.cores, spark.waiting = cores, waiting
+    epoch, ends = running_epoch(spark)
+    stop = threading.Thread(target=query.stop)
+    stop.start()
+    stop.join(PATIENCE if stopped else 0.2)
+    assert stop.is_alive() is not stopped and spark.queries[0].isActive is not stopped
+    ends.set()
+    stop.join(PATIENCE)
     epoch.join(PATIENCE)
 
 

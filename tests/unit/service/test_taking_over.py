@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from mirror import logs
 from mirror.config.reload import Configuration
-from mirror.errors import ConfigError, FlowError, MirrorError, Superseded
+from mirror.errors import ClusterAway, ConfigError, FlowError, MirrorError, SetupError, Superseded
 from mirror.service import service as service_module
 from mirror.service import standby as module
 from mirror.service.listener import Claimed
@@ -201,6 +202,56 @@ def test_a_transform_that_cannot_be_imported_ends_no_standby(world: World) -> No
     assert len(world.listened_to) == 2, "it listens as before"
     world.file.write_text(NEW)
     assert world.led.result(10) and world.files.settings.flows[0].transform == "json.dumps"
+
+
+PORT_IS_TAKEN = SetupError("http: can't listen on 127.0.0.1:80: Address already in use")
+
+
+@pytest.mark.parametrize(
+    ("what", "error"), [("front", PORT_IS_TAKEN), ("listener", ClusterAway("b", "no consumer can be made"))]
+)
+def test_a_changed_configuration_that_cannot_be_used_yet_ends_no_standby(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str, error: MirrorError
+) -> None:
+    """A service that ends with code 2 may not be started again."""
+    world.start()
+    refusals = [error] * 3
+
+    def fails(*given: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return world.listener(*given) if what == "listener" else None
+
+    if what == "front":
+        monkeypatch.setattr(Front, "__enter__", fails)
+    else:
+        monkeypatch.setattr(module, "Listener", fails)
+    world.file.write_text(NEW)
+    until("it listens anew", lambda: len(world.listened_to) == 4, 20)
+    assert [record.__dict__["reason"] for record in caplog.records if record.levelno == logging.ERROR] == [str(error)]
+    world.silent = {A_B}
+    assert world.led.result(10)
+
+
+def test_a_changed_configuration_that_cannot_be_used_yet_may_be_changed_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "TRY_AGAIN", 600.0)
+    world.start()
+    monkeypatch.setattr(Front, "__enter__", Mock(side_effect=[PORT_IS_TAKEN, None]))
+    world.file.write_text(NEW)
+    until("it says so", lambda: "can't wait with the changed configuration" in caplog.text)
+    world.file.write_text(OLD)
+    until("it listens anew", lambda: len(world.listened_to) == 4, 20)
+
+
+def test_a_first_configuration_that_cannot_be_used_ends_the_standby(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.led.set_result(False)
+    monkeypatch.setattr(Front, "__enter__", Mock(side_effect=PORT_IS_TAKEN))
+    with pytest.raises(SetupError, match="Address already in use"):
+        world.standby.wait()
 
 
 def test_standbys_claim_in_the_same_order_whatever_the_order_of_their_files(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 from pathlib import Path
@@ -114,3 +116,21 @@ def test_the_conf_of_an_own_jvm_is_in_a_file_that_only_we_can_read(
 )
 def test_only_what_no_option_can_silence_is_dropped_from_the_output(line: bytes, dropped: bool) -> None:
     assert bool(NOISE.match(line)) is dropped
+
+
+def test_a_line_that_cannot_be_written_does_not_end_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may be full for a while. All later lines of the JVM and its tasks would be lost."""
+
+    class Stderr(io.BytesIO):
+        def write(self, line: Any) -> int:
+            if line == b"lost\n":
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(line)
+
+    written = Stderr()
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(buffer=written, flush=lambda: None))
+    monkeypatch.setattr(OwnJvm, "_launch", lambda *_: SimpleNamespace(proc=None))
+    for name in ("SPARK_HOME", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")
+    OwnJvm({"spark.master": "yarn"}, tmp_path, SparkHome(tmp_path))._relay(io.BytesIO(b"first\nlost\nlast\n"))
+    assert written.getvalue() == b"first\nlast\n"

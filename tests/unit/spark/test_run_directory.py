@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -99,6 +100,23 @@ def test_what_belongs_to_another_user_is_left_alone(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     RunDirectory().remove()
     assert lock.exists()
+
+
+def test_what_removes_old_files_leaves_the_directory_of_a_long_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd-tmpfiles passes over a directory that it can't lock, with all that is in it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    own = RunDirectory()
+    place = os.open(own.path, os.O_RDONLY)
+    try:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        own.remove()
+        own.remove()
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(place)
 
 
 def test_what_is_left_is_removed(tmp_path: Path) -> None:

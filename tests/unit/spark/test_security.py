@@ -128,6 +128,7 @@ def test_verify_with_another_master_needs_its_secret(tmp_path: Path) -> None:
         "spark.network.timeout",
         "spark.ssl.keyStore",
         "spark.authenticate",
+        "spark.executorEnv.TOKEN",
     ],
 )
 def test_a_reference_is_refused_where_spark_shows_the_value(tmp_path: Path, key: str) -> None:

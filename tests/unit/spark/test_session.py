@@ -63,6 +63,13 @@ def test_spark_submits_master_counts_and_is_protected() -> None:
     assert told(Spark("yarn", {}, frozenset()), {})["spark.master"] == "yarn"
 
 
+def test_lost_executors_do_not_end_the_driver_unless_somebody_says_so() -> None:
+    key = "spark.executor.maxNumFailures"
+    for url in ("k8s://https://a:6443", "yarn"):
+        assert int(told(Spark(url, {}, frozenset()), {})[key]) >= 1_000_000
+        assert told(Spark(url, {key: "5"}, frozenset()), {})[key] == "5"
+
+
 @pytest.mark.parametrize("url", ["spark://a:7077", "k8s://https://a:6443", "yarn", "local-cluster[2,1,1024]"])
 def test_a_vanished_machine_of_a_cluster_is_noticed_soon_unless_somebody_says_otherwise(url: str) -> None:
     def heartbeats(conf: Mapping[str, str], **submitted: str) -> dict[str, str]:

@@ -37,3 +37,5 @@ def test_the_largest_batch_is_what_was_said_last() -> None:
     check.note({"a": {LARGEST: "5"}, "b": {LARGEST: "7"}, "c": {}})
     check.note({"a": {}, "b": {LARGEST: "8"}})
     assert check.largest == {"b": 8}
+    check.note({"a": {LARGEST: "9" * 5_000}, "b": {LARGEST: "none"}, "c": {LARGEST: "-1"}, "d": {LARGEST: str(2**31)}})
+    assert not check.largest, "none of these is a number of bytes"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mirror.kafka.acls import LITERAL, PREFIXED, Acl
 from mirror.topics.acl_rules import READ_ONLY, TAKEN_BACK, AclCopy, AclRules, copies
 
-RULES = AclRules({"orders": "primary.orders"}, "mirror")
+RULES = AclRules({"orders": "primary.orders"}, {"mirror"})
 BOB, EVERYBODY = "User:bob", "User:*"
 READ = Acl("orders", BOB, "READ")
 

@@ -19,7 +19,7 @@ from mirror.topics.acl_rules import (
     strangers,
 )
 
-RULES = AclRules({"orders": "primary.orders"}, "mirror")
+RULES = AclRules({"orders": "primary.orders"}, {"mirror"})
 BILLING = "User:billing"
 
 
@@ -87,11 +87,11 @@ def test_principals_that_only_copied_acls_name() -> None:
     billing, app = copied("READ"), copied("READ", "User:app")
     others = {Acl("elsewhere", "User:app", "READ"), Acl("elsewhere", "User:more", "READ")}
     wanted = [billing, app, copied("READ", "User:*"), copied("READ", "User:mirror")]
-    assert strangers(wanted, others, (), "mirror") == {BILLING}
-    assert strangers(wanted, {*others, billing, app}, (), "mirror") == {BILLING}, "what is copied names nobody"
-    assert strangers(wanted, others, {BILLING}, "mirror") == frozenset(), "an ACL of a group"
-    assert strangers(wanted, {*others, copied("DESCRIBE")}, (), "mirror") == frozenset(), "the target's own"
-    assert strangers(wanted, (), (), "mirror") == frozenset(), "a refused answer is empty, too: nothing is known"
+    assert strangers(wanted, others, (), {"mirror"}) == {BILLING}
+    assert strangers(wanted, {*others, billing, app}, (), {"mirror"}) == {BILLING}, "what is copied names nobody"
+    assert strangers(wanted, others, {BILLING}, {"mirror"}) == frozenset(), "an ACL of a group"
+    assert strangers(wanted, {*others, copied("DESCRIBE")}, (), {"mirror"}) == frozenset(), "the target's own"
+    assert strangers(wanted, (), (), {"mirror"}) == frozenset(), "a refused answer is empty, too: nothing is known"
     assert strangers(wanted, (), {"User:more"}) == {BILLING, "User:app", "User:mirror"}, "our user is not known"
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
 
+from mirror.kafka import credentials
 from mirror.kafka.acls import Acl
+from mirror.kafka.credentials import credentials_of
 from mirror.model import Topic
 from mirror.settings import Cluster
 from mirror.topics import acl_sync
 from mirror.topics.acl_rounds import AclRound, AclRounds
-from mirror.topics.acl_rules import TAKEN_BACK
+from mirror.topics.acl_rules import DENIES_US, TAKEN_BACK
 from mirror.topics.acl_sync import AclOutcome, AclSync
 from mirror.topics.trusted import Trusted
 from tests.harness.waiting import until
@@ -95,6 +98,39 @@ def test_an_allow_waits_while_the_target_refuses_the_deny_that_takes_it_back(clu
     assert clusters.acls["backup"] == {remote(other)}
     clusters.refused = set()
     assert outcomes(sync) == {READ: created, EVERYBODY: created, DENIED: created, other: (AclOutcome.IN_STEP, "")}
+
+
+def login(user: str) -> dict[str, str]:
+    """The properties of a login with a password."""
+    return {"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": user}
+
+
+def test_no_user_of_ours_gets_a_deny_neither_who_asks_nor_who_writes(clusters: Clusters) -> None:
+    denials = {name: Acl("orders", f"User:{name}", "WRITE", "DENY") for name in ("asks", "writes", "bob")}
+    clusters.acls["primary"] = set(denials.values())
+    target = Cluster("backup", login("asks"), {}, {"sasl.username": "writes"})
+    assert outcomes(AclSync(flow(target=target))) == {
+        denials["asks"]: (AclOutcome.NOT_COPIED, DENIES_US),
+        denials["writes"]: (AclOutcome.NOT_COPIED, DENIES_US),
+        denials["bob"]: (AclOutcome.CREATED, ""),
+    }
+
+
+def test_each_round_takes_the_user_that_the_file_has_now(
+    clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "LOOK_INTERVAL", 0.0)
+    file = tmp_path / "user"
+    file.write_text("before")
+    denial = Acl("orders", "User:after", "WRITE", "DENY")
+    clusters.acls["primary"] = {denial}
+    target = Cluster("backup", login("before"), {}, {}, files={"sasl.username": str(file)})
+    sync = AclSync(flow(target=target))
+    (found,) = sync.compare(REMOTES)
+    assert found.outcome is AclOutcome.MISSING
+    file.write_text("after")
+    until("the service's clients notice it", lambda: credentials_of(target).version == 1)
+    assert outcomes(sync) == {denial: (AclOutcome.NOT_COPIED, DENIES_US)}
 
 
 def status(found: Collection[AclRound], acl: Acl) -> str:

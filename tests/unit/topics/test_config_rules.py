@@ -116,6 +116,9 @@ SMALL, LARGE, LARGER = BATCH_BYTES - 1, BATCH_BYTES * 2, BATCH_BYTES * 3
         (own(SMALL), own(10), None, None),
         (default(BATCH_BYTES), own(LARGER), None, None),  # nor removed
         (default(LARGER), own(LARGE), None, LARGER),
+        (own("none"), own(LARGE), None, None),
+        (own(LARGE), own("none"), None, None),
+        (own(2**31), own(LARGE), None, None),
     ],
 )
 def test_the_largest_batch_is_only_raised(
@@ -140,6 +143,7 @@ def test_a_new_topic_gets_what_is_set_and_may_be_copied() -> None:
     assert Rules.of(flow()).at_creation(GIVEN) == {RETENTION: "1"}
     assert Rules.of(flow()).at_creation({SIZE: own(LARGE)}) == {SIZE: str(LARGE)}
     assert Rules.of(flow()).at_creation({SIZE: default(LARGE)}) == {}
+    assert Rules.of(flow()).at_creation({SIZE: own("none")}) == {}
 
 
 def test_a_new_topic_gets_the_sources_defaults_if_the_flow_wants_them() -> None:

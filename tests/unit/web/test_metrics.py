@@ -26,7 +26,7 @@ from mirror.status.canary import CanaryStatus
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.coverage import coverage
-from mirror.status.flow_status import FlowStatus
+from mirror.status.flow_status import PARTITION_STATES, FlowStatus
 from mirror.timing import SILENCE
 from mirror.topics.acl_rounds import AclRound
 from mirror.topics.acl_sync import AclOutcome
@@ -454,6 +454,16 @@ def test_why_partitions_take_the_record_path() -> None:
     assert samples(Metrics([status]), "mirror_record_path_partitions") == {
         ("topic", "compacted"): 2, ("topic", "too_large"): 1, ("topic", "other"): 2,
     }  # fmt: skip
+
+
+def test_a_state_that_is_not_known_makes_no_series_of_its_own() -> None:
+    """Whoever may write to the status topic could make new ones at each scrape."""
+    status = FlowStatus("primary", "backup", "us")
+    states = ["running", "s1", "s2", "blocked"]
+    status.absorb([replace(behind(n, 5, 1.0), state=state) for n, state in enumerate(states)])
+    found = samples(Metrics([status]), "mirror_partitions")
+    assert {state: count for (_, state), count in found.items() if count} == {"running": 1, "blocked": 1, "other": 2}
+    assert {state for _, state in found} == {*PARTITION_STATES, "other"}
 
 
 def test_how_many_partitions_take_each_data_path() -> None:

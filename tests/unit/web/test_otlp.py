@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -154,6 +157,76 @@ def test_no_secret_and_no_path_is_in_the_reason(
     shown = str([record.__dict__ for record in caplog.records if record.name == "mirror.web.otlp"])
     assert "secret-token" not in shown and "t0ken" not in shown
     assert ("redirection" if status else "127.0.0.1") in shown
+
+
+@contextmanager
+def answering(head: bytes, more: bytes = b"") -> Iterator[str]:
+    """A collector that sends these bytes for each request, and then `more` again and again."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection, suppress(OSError):
+                    connection.recv(2**20)
+                    connection.sendall(head)
+                    while more:
+                        connection.sendall(more)
+
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_body_without_an_end_is_not_read(registry: CollectorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    with answering(b"HTTP/1.1 200 OK\r\n\r\n", bytes(2**16)) as endpoint:
+        pusher = otlp.OtlpPusher(Otlp(endpoint, 3600.0, {}), registry)
+        pusher.start()
+        pusher.stop()
+        until("it has ended", lambda: not pusher.is_alive())
+    assert not caplog.records
+
+
+class Lines(logging.Handler):
+    """Keeps what comes to the root logger's handlers, as mirror's own handler is one (caplog gets more than that)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(str(vars(record)))
+
+
+@pytest.fixture
+def log() -> Iterator[list[str]]:
+    handler = Lines()
+    logging.getLogger().addHandler(handler)
+    yield handler.lines
+    logging.getLogger().removeHandler(handler)
+
+
+def test_no_other_logger_shows_the_path(registry: CollectorRegistry, log: list[str]) -> None:
+    """urllib3 logs the URL of an answer whose headers it can't read."""
+    with answering(b"HTTP/1.1 403 No\r\nno header\r\nContent-Length: 0\r\n\r\n") as endpoint:
+        pusher = otlp.OtlpPusher(Otlp(f"{endpoint}/secret-token", 3600.0, {}), registry)
+        pusher.start()
+        pusher.stop()
+        until("it has ended", lambda: not pusher.is_alive())
+    (line,) = log
+    assert "403" in line and "secret-token" not in line
+
+
+def test_a_path_is_hidden_as_it_is_sent(registry: CollectorRegistry) -> None:
+    pusher = otlp.OtlpPusher(Otlp("http://127.0.0.1:1/s\u00e9cret", 3600.0, {}), registry)
+    for path in ("/s\u00e9cret", "/s%C3%A9cret"):
+        pusher._reason.text = f"refused, url: {path} (port=1)"
+        assert pusher._reason_shown() == "refused, url: *** (port=1)"
 
 
 def test_another_interval_counts_at_once(registry: CollectorRegistry, collector: OtlpCollector) -> None:

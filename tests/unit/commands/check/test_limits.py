@@ -17,6 +17,7 @@ OURS, THEIRS, LARGE = 2_000_000, 3_000_000, 8_000_000  # bytes; each larger than
         (None, THEIRS, OURS),
         (str(LARGE), LARGE, LARGE),
         ("1000", THEIRS, THEIRS),  # not copied: mirror's own batches would be refused
+        ("none", THEIRS, THEIRS),
     ],
 )
 def test_a_new_topic_has_the_limit_that_the_flow_gives_it(own: str | None, from_target: int, from_source: int) -> None:

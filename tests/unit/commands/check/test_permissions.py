@@ -225,6 +225,16 @@ def test_each_command_has_its_reason() -> None:
     assert [line for line in lines if line.endswith("--add --allow-principal User:NAME --operation Describe --cluster")]
 
 
+def test_a_group_whose_name_means_all_groups_is_left_out() -> None:
+    """Any client may make such a group, and would give mirror's user access to all of them."""
+    one = settings(True)
+    found = list(needs(one, REMOTES, ["*", "billing"]))
+    given = [shlex.split(line) for need in found for line in commands(need)]
+    assert not [line for line in given if "*" in line] and [line for line in given if "billing" in line]
+    lines = script([(one, found)]).splitlines()
+    assert lines.count("# left out: the group *, because to Kafka this name means all of them") == 2
+
+
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\nrm -r x"])
 def test_a_name_that_steers_the_terminal_is_not_in_the_script(name: str) -> None:
     one = settings(True)
