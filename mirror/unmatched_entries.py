@@ -14,9 +14,8 @@ from mirror.text import listed
 
 NEAR = 0.8  # how much of two names is the same if one may be a typo of the other, as difflib counts
 CANDIDATES_MAX = 10_000  # topics that a wrong name is compared with, since that takes long
-TIME_MAX = (
-    1.0  # seconds for the comparisons of one list: with long names they take minutes, and the flow waits for them
-)
+# Seconds for the comparisons of one list: with long names they take minutes, and the flow waits for them.
+TIME_MAX = 1.0
 
 _ABSENT_TOPIC = "correct it, create the topic, or allow Describe on it"
 _ABSENT_GROUP = "correct it, or allow Describe on the group if it exists"
