@@ -11,7 +11,7 @@ from mirror.errors import FlowError
 from mirror.own_policy import Judgement
 from mirror.settings import Flow, canary_topic
 from mirror.template import HEARTBEATS, Template, is_mirrormakers_own, is_of_heartbeats
-from mirror.text import listed, said
+from mirror.text import listed, printable
 
 # A pattern made of legal topic characters only is a name. Any other pattern is a regular expression.
 LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -29,6 +29,7 @@ MIRRORMAKERS = ("default", "identity")  # the policies that are MirrorMaker's ow
 NAME_MAX = 249  # characters of a topic's name
 
 SOME = 10  # names of a long list that are shown
+SHOWN_MAX = 255  # characters of a name among them: the id of a consumer group may have 32,767
 
 
 def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
@@ -250,4 +251,5 @@ def some_of(names: Sequence[str]) -> str:
 
     Each is cut and printable: anybody may name a consumer group as he likes.
     """
-    return listed([*map(said, names[:SOME]), *names[SOME:]], SOME, ", ")
+    shown = [printable(name[:SHOWN_MAX]) for name in names[:SOME]]
+    return listed([*shown, *names[SOME:]], SOME, ", ")

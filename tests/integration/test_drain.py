@@ -67,14 +67,21 @@ def test_a_drain_under_load_leaves_nothing_open_and_loses_nothing(pair: Pair, tm
 
 
 def submitted(file: Path) -> tuple[Program, Program]:
-    """`mirror` as the application of a spark-submit: started by a person, and as Spark starts a driver in a pod."""
+    """`mirror` as the application of a spark-submit: started by a person, and as Spark starts a driver in a pod.
+
+    Both ask Spark to log slow events, with all settings. mirror has to keep that from happening.
+    """
+    slow = "spark.scheduler.listenerbus.logSlowEvent"
+    asked = {slow: "true", f"{slow}.threshold": "1ms"}
     # With no Python in PYSPARK_DRIVER_PYTHON, Spark looks for no installed data sources: a quicker start.
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": "none"}
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.master": "local[2]"}
+    local |= asked
     file.write_text("".join(f"{key} {value}\n" for key, value in local.items()))
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
     submit += ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]  # so does that
     submit += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
+    submit += [part for key, value in asked.items() for part in ("--conf", f"{key}={value}")]
     told = ["--properties-file", str(file), "--class", "org.apache.spark.deploy.PythonRunner"]
     return (
         Program([*submit, "--deploy-mode", "client", str(APPLICATION)], environment),
@@ -88,9 +95,8 @@ def submitted(file: Path) -> tuple[Program, Program]:
 def test_the_application_of_a_spark_submit_drains_when_its_jvm_is_to_end(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("submitted", 4)
     # spark-submit says which master.
-    hidden, slow = {"spark.mirror.note": "${env:MIRROR_TEST_HIDDEN}"}, "spark.scheduler.listenerbus.logSlowEvent"
-    conf = {**hidden, slow: "true", f"{slow}.threshold": "1ms"}
-    settings = pair.settings(spark={"conf": conf}, drain_timeout=LONG_DRAIN)
+    hidden = {"spark.mirror.note": "${env:MIRROR_TEST_HIDDEN}"}
+    settings = pair.settings(spark={"conf": hidden}, drain_timeout=LONG_DRAIN)
     settings["clusters"][pair.alias]["sasl.password"] = PASSWORD
     by_hand, in_a_pod = submitted(tmp_path / "spark.properties")
     with Load(pair.source, {topic: 4}, rate=200) as load:
