@@ -110,9 +110,11 @@ class DataPaths:
             self._copying[copier.partition] = copier
             self._loop.start(copier)
 
-    def end(self, copier: Copier) -> None:
-        """A copier has let go of its partition."""
+    def end(self, copier: Copier, goes_on: bool) -> None:
+        """A copier has let go of its partition. `goes_on` is True if this task has it still, or pauses it."""
         known = self._known.get(copier.partition)
+        if known is not None and goes_on and not (copier.start.known or copier.snapshot.position.topic_id):
+            known.memory.start = copier.start.offset  # nothing was committed, and `latest` would be a later offset now
         if isinstance(copier, RecordCopier):
             self._moves.put(StopFetching(copier))
             if known is not None and copier.buffer.ended:
@@ -120,8 +122,6 @@ class DataPaths:
         else:
             self._copying.pop(copier.partition, None)
             left = copier.left
-            if known is not None and left is not None and left.reason != LET_GO and not copier.start.known:
-                known.memory.start = copier.start.offset
             if left is not None and left.reason in (SOURCE, TARGET):
                 self._releases.found(left.reason)
             elif known is not None and left is not None and left.reason != LET_GO:

@@ -14,7 +14,7 @@ class Action(Enum):
 
     WAIT = auto()  # nothing is due
     LET_GO = auto()  # discard the producer, and enter the requested state: released or paused
-    RENEW_PAUSED = auto()  # a paused partition: take over, commit the position again, discard the producer
+    RENEW_PAUSED = auto()  # a pause: take over, commit the position again or the start, discard the producer
     SEEK_AND_WAIT = auto()  # the source gives no records: fetch anew, which shows whether it gives some again
     TAKE_OVER = auto()  # fence, load, seek
     RENEW = auto()  # commit the position again as it is
@@ -68,6 +68,9 @@ def next_action(view: DecisionView) -> Action:
 
 
 def _let_go(view: DecisionView) -> Action:
+    # Before a pause: whoever goes on after it would ask for the start again, and begin after what has come meanwhile.
+    if view.requested_state is State.PAUSED and view.must_commit_start and view.state is not State.BLOCKED:
+        return Action.RENEW_PAUSED
     if view.state is not view.requested_state:
         return Action.LET_GO
     return Action.RENEW_PAUSED if view.position_is_old else Action.WAIT
@@ -105,7 +108,9 @@ def next_wake(view: DecisionView, paced: float, full_at: int) -> float | None:
     if view.state is State.RELEASED:
         return None
     if view.requested_state is not None:
-        return None if view.state is view.requested_state else 0.0
+        if view.state is view.requested_state:
+            return None
+        return paced if _let_go(view) is Action.RENEW_PAUSED else 0.0
     if (
         view.state.stopped_by_error
         or view.must_commit_start

@@ -244,7 +244,10 @@ class PartitionFacts:
             self.commit_position_only(known.next(offset, epoch, since), session)
 
     def renew_position(self, session: TransactionSession) -> None:
-        """Commit the position as it is. A broker forgets it if it was not committed for `offsets.retention.minutes`."""
+        """Commit the position as it is, for brokers forget it after a time, or the start if nothing is committed."""
+        if self.known.must_commit_start:
+            self.settle(session)
+            return
         session.commit_position(self.known.position)
         self.known.renewed(self._plan.renew_interval)
         self.step_lock.progressed()

@@ -25,7 +25,7 @@ class PathMemory:
         self.path = DataPath(RECORDS, 0.0, "")
         self.keeps_off = ""  # why it left the batch path; "": it never did, or comes back
         self.end: int | None = None  # offset at which the record path has to end, if that is known when it begins
-        self.start: int | None = None  # where it was to begin, if it has left the batch path before it did
+        self.start: int | None = None  # where it was to begin, if it was let go before anything was committed
         self._clock = clock
         self._stay = FIRST_STAY
         self._back_at = 0.0  # monotonic

@@ -194,11 +194,12 @@ class PlanFollower(threading.Thread):
             if seen.position.topic_id:
                 self._positions[copier.partition, copier.topic.remote] = seen.position
             report = self._reporter.one(copier)  # its last transaction counts too
-            if copier.partition in wanted and seen.state is State.RELEASED:  # this task goes on: it is nobody else's
+            goes_on = copier.partition in wanted  # this task goes on: it is nobody else's
+            if goes_on and seen.state is State.RELEASED:
                 report = replace(report, state=State.STARTING.value)
             self._writer.report([report])
-            self._paths.end(copier)
-            if copier.partition not in wanted:  # another task goes on, and knows nothing of it
+            self._paths.end(copier, goes_on)
+            if not goes_on:  # another task goes on, and knows nothing of it
                 self._services.unconfirmed.pop((copier.topic.remote, copier.partition.partition), None)
             if seen.state is State.PAUSED:
                 self._paused[copier.partition] = copier

@@ -127,16 +127,26 @@ class World(Clock):
 
     def copier(self, start: StartPoint | None = None) -> RecordCopier:
         """A copier that the fetcher has just begun to read for."""
+        copier = self._copier(start)
+        copier.post(ReadingBegan())
+        self.run(0)
+        return copier
+
+    def paused(self, start: StartPoint) -> RecordCopier:
+        """A copier of a partition that is paused already: nobody reads for it."""
+        copier = self._copier(start)
+        copier.post(LetGo(State.PAUSED))
+        self.run(0)
+        return copier
+
+    def _copier(self, start: StartPoint | None) -> RecordCopier:
         any_: Any = self
         throttles: Any = SimpleNamespace(target=None)
         services = TaskServices(
             any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_, self.limits
         )
         services = replace(services, unconfirmed=self.unconfirmed)
-        copier = RecordCopier(services, Partition("t", 0), TOPIC, start or StartPoint(0))
-        copier.post(ReadingBegan())
-        self.run(0)
-        return copier
+        return RecordCopier(services, Partition("t", 0), TOPIC, start or StartPoint(0))
 
 
 class Producer:
@@ -846,6 +856,18 @@ def test_a_start_is_committed_before_the_batch_path_asks_for_it_again(world: Wor
     copier.post(EndAt(7))
     world.run(30)
     assert state(copier) is State.RELEASED
+    assert world.position is not None and world.position.offset == 7
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "once the target answers"])
+def test_a_start_is_committed_before_a_pause(world: World, late: bool) -> None:
+    """Whoever goes on after it would ask for `latest` again, and pass over what has come meanwhile."""
+    world.flow = flow(start="latest")
+    world.fails = {"fence": OutcomeUnknown("the target is slow")} if late else {}
+    copier = world.paused(StartPoint(7))
+    assert (state(copier) is State.RETRYING) == late
+    world.run(30)
+    assert state(copier) is State.PAUSED and not copier.snapshot.has_producer
     assert world.position is not None and world.position.offset == 7
 
 

@@ -76,18 +76,18 @@ class Task(World):
             self.paths.begin(copier)
         return copier
 
-    def ends(self, copier: Copier) -> None:
+    def ends(self, copier: Copier, goes_on: bool = True) -> None:
         """Let a copier go, like the plan follower."""
         copier.post(LetGo(State.RELEASED))
         until("released", lambda: copier.snapshot.state is State.RELEASED)
-        self.paths.end(copier)
+        self.paths.end(copier, goes_on)
 
     def leaves(self, why: LeaveBatchPath) -> None:
         """Have a partition join the task, and leave the batch path."""
         copier = batches(self.joins())
         self.ends(copier)
         copier.left = why
-        self.paths.end(copier)
+        self.paths.end(copier, True)
 
     @property
     def path(self) -> tuple[str, str]:
@@ -128,7 +128,7 @@ def test_by_default_nothing_of_the_batch_path_exists(make: Callable[[Flow], Task
     for _ in range(3):
         task.time += 100
         task.paths.keep([copier])
-    task.paths.end(copier)
+    task.paths.end(copier, True)
     assert task.moves.get() == StopFetching(copier)
     assert not [each for each in threading.enumerate() if each.name == "batches"]
 
@@ -199,7 +199,7 @@ def test_a_cluster_that_is_too_old_is_asked_once_an_hour(
         return copier.snapshot.state is State.RELEASED
 
     until("it goes on in batches", released)
-    task.paths.end(copier)
+    task.paths.end(copier, True)
     batches(task.joins())
 
 
@@ -220,21 +220,23 @@ def test_what_a_batch_copier_finds_too_old_is_so_for_the_task(
     assert task.path == (RECORDS, TARGET) and not task.paths._looks
 
 
-@pytest.mark.parametrize(("why", "kept"), [("doubted", 100), (LET_GO, 130)])
+@pytest.mark.parametrize(
+    ("why", "goes_on", "kept"), [("doubted", True, 100), (LET_GO, True, 100), (LET_GO, False, 130)]
+)
 def test_a_partition_that_changes_its_path_before_it_has_begun_begins_where_it_was_to(
-    make: Callable[[Flow], Task], why: str, kept: int
+    make: Callable[[Flow], Task], why: str, goes_on: bool, kept: int
 ) -> None:
     """Asked for again, `start: latest` is a later offset. The records in between would be passed over."""
     task = make(away(start="latest"))
     copier = batches(task.paths.copier(HERE, TOPIC, StartPoint(100), False))
     task.paths.begin(copier)
-    task.ends(copier)
+    task.ends(copier, goes_on)
     copier.left = LeaveBatchPath(why, -1)
-    task.paths.end(copier)
+    task.paths.end(copier, goes_on)
     assert task.paths.copier(HERE, TOPIC, StartPoint(130), False).start.offset == kept
     assert task.paths.copier(HERE, TOPIC, StartPoint(150), False).start.offset == 150, "it was told once"
     copier.left = LeaveBatchPath("doubted", -1)
-    task.paths.end(copier)
+    task.paths.end(copier, True)
     hint = Position(140, TOPIC.topic_id)
     assert task.paths.copier(HERE, TOPIC, StartPoint(140, hint), False).start.offset == 140, "there is a position"
 
@@ -300,7 +302,7 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
     again.buffer.reached(20)
     task.run(10)
     assert again.snapshot.state is State.RELEASED and again.buffer.read_to == 12
-    task.paths.end(again)
+    task.paths.end(again, True)
     assert batches(task.joins()) and task.path == (BATCHES, "")
 
 
@@ -329,7 +331,7 @@ def test_an_end_that_comes_too_late_is_looked_for_again_soon(
         assert task.paths._known[HERE].memory.keeps_off == "log_append_time"
         task.run(0.1)
     assert again.snapshot.state is State.RELEASED
-    task.paths.end(again)
+    task.paths.end(again, True)
     batches(task.joins())
 
 
@@ -401,7 +403,7 @@ def test_who_is_let_go_before_its_end_is_still_kept_off_the_batch_path(
     again.post(LetGo(State.RELEASED))
     task.run(1)
     assert again.snapshot.state is State.RELEASED
-    task.paths.end(again)
+    task.paths.end(again, True)
     records(task.joins())
     assert task.path == (RECORDS, "log_append_time")
 
@@ -414,7 +416,7 @@ def test_a_position_within_a_batch_is_copied_to_the_batchs_end_only(make: Callab
     again.buffer.reached(20)
     task.run(10)
     assert again.snapshot.state is State.RELEASED and again.buffer.read_to == 9
-    task.paths.end(again)
+    task.paths.end(again, True)
     batches(task.joins())
 
 
@@ -427,7 +429,7 @@ def test_changed_settings_end_the_batch_path(make: Callable[[Flow], Task]) -> No
     task.paths.keep([copier])
     until("released", lambda: copier.snapshot.state is State.RELEASED)
     assert copier.left is not None and copier.left.reason == "data_path"
-    task.paths.end(copier)
+    task.paths.end(copier, True)
     records(task.joins())
     assert task.path == (RECORDS, "")
 
@@ -541,7 +543,7 @@ def test_a_certificate_that_can_not_be_used_yet_keeps_the_batch_path_away_only_u
     task = make(away(target=Cluster("backup", properties, {}, {})))
     first = task.joins()
     assert task.path == (RECORDS, "client")
-    task.paths.end(first)
+    task.paths.end(first, True)
     believed.write_bytes(self_signed(tmp_path, "server").certificate.read_bytes())
 
     def takes_batches() -> bool:
@@ -549,7 +551,7 @@ def test_a_certificate_that_can_not_be_used_yet_keeps_the_batch_path_away_only_u
         if isinstance(copier, SupervisedBatchCopier):
             task.ends(copier)
             return True
-        task.paths.end(copier)
+        task.paths.end(copier, True)
         return False
 
     until("the batch path", takes_batches)

@@ -85,6 +85,14 @@ ACTIONS: list[tuple[str, DecisionView, dict[str, Any], Action, float | None]] = 
         None,
     ),
     (
+        "a pause commits the start",
+        STARTING,
+        {"requested_state": State.PAUSED, "must_commit_start": True},
+        Action.RENEW_PAUSED,
+        PACED,
+    ),
+    ("unless it can't", BLOCKED, {"requested_state": State.PAUSED, "must_commit_start": True}, Action.LET_GO, 0.0),
+    (
         "a released partition does nothing",
         DecisionView(State.RELEASED),
         {"requested_state": State.PAUSED, "records": FULL, "position_is_old": True},

@@ -86,7 +86,7 @@ def test_only_a_partition_that_another_task_goes_on_with_is_told_as_released(
         _paused={},
         _writer=SimpleNamespace(report=reports.extend),
         _reporter=SimpleNamespace(one=lambda _: report),
-        _paths=SimpleNamespace(end=lambda _: None),
+        _paths=SimpleNamespace(end=lambda *_: None),
         _services=SimpleNamespace(unconfirmed={}),
         _where=lambda _: {},
     )
