@@ -41,8 +41,11 @@ class GroupHistory:
 class Placed:
     """Where the records of a remote partition come from."""
 
-    def __init__(self, source: Mapping[tuple[object, ...], int], target: Sequence[Record], end: int) -> None:
-        """`source` has the upstream offset of each record by its identity; `end` is the high watermark."""
+    def __init__(self, source: Mapping[tuple[object, ...], int], target: Sequence[Record], end: int = NEVER) -> None:
+        """`source` has the upstream offset of each record by its identity.
+
+        `end` is the high watermark, read after the samples that are judged: until it is known, nothing is beyond it.
+        """
         self.end = end
         known = [(record.offset, source[record.identity]) for record in target if record.identity in source]
         self._offsets = [downstream for downstream, _ in known]
