@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -23,12 +23,21 @@ from confluent_kafka.admin import (
 from tests.harness import kafka_tools
 from tests.harness.waiting import PATIENCE, until
 
+_admins: dict[str, AdminClient] = {}
+_one_asks = threading.Lock()
 
-@cache
+
 def admin(bootstrap: str) -> AdminClient:
-    """An admin client that keeps still; one for each cluster, for a request dies with the last reference to it."""
+    """An admin client that keeps still; one for each cluster, for a request dies with the last reference to it.
+
+    So two threads must not make one each: only one of these would stay.
+    """
     # As mirror.kafka.clients.admin says, without it a broker that is down costs a whole core.
-    return AdminClient({"bootstrap.servers": bootstrap, "enable.sparse.connections": False, "log_level": 0})
+    config = {"bootstrap.servers": bootstrap, "enable.sparse.connections": False, "log_level": 0}
+    with _one_asks:
+        if bootstrap not in _admins:
+            _admins[bootstrap] = AdminClient(config)
+        return _admins[bootstrap]
 
 
 def client_of(broker: str) -> AdminClient:
