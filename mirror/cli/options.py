@@ -13,6 +13,7 @@ import click
 
 from mirror import logs
 from mirror.config.load import load
+from mirror.decode import INT32_MAX
 from mirror.errors import ConfigError
 from mirror.service_settings import Log, Settings
 from mirror.settings import Flow
@@ -46,7 +47,7 @@ class Seconds(click.FloatRange):
         return found
 
 
-PARTITION = click.IntRange(0, 2**31 - 1)  # a partition's number is an int32 in Kafka's protocol
+PARTITION = click.IntRange(0, INT32_MAX)
 
 
 def load_quietly(paths: Sequence[Path]) -> Settings:

@@ -58,10 +58,11 @@ def connection_reason(cluster: Cluster, error: KafkaError) -> str:
 
     A broker's own words may repeat the password, or be no UTF-8: then librdkafka's words for the error stand there.
     """
+    librdkafkas = str(KafkaError(error.code()).str())
     try:
         reason = without_elapsed_time(error.str())
     except UnicodeDecodeError:
-        return str(KafkaError(error.code()).str())
+        return librdkafkas
     known = (cluster.properties, properties_of(cluster), cluster.consumer, cluster.producer)
     secrets = {value for each in known for name, value in each.items() if value and _SECRET.search(name)}
-    return str(KafkaError(error.code()).str()) if any(each in reason for each in secrets) else reason
+    return librdkafkas if any(each in reason for each in secrets) else reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -27,9 +28,9 @@ Config = Mapping[str, ConfigValue]
 
 def size_of(value: str | None) -> int | None:
     """A number of bytes; None for what is none in Kafka: whatever a broker answers must not end a thread."""
-    is_number = value is not None and value.isascii() and value.isdigit() and len(value) <= len(str(INT32_MAX))
-    size = int(value) if value is not None and is_number else None
-    return None if size is None or size > INT32_MAX else size
+    if value is None or not re.fullmatch(r"[0-9]{1,10}", value) or int(value) > INT32_MAX:
+        return None
+    return int(value)
 
 
 class TopicConfigAdmin(ClusterAdmin):

@@ -14,7 +14,7 @@ class Action(Enum):
 
     WAIT = auto()  # nothing is due
     LET_GO = auto()  # discard the producer, and enter the requested state: released or paused
-    RENEW_PAUSED = auto()  # a pause: take over, commit the position again or the start, discard the producer
+    RENEW_PAUSED = auto()  # for a pause: take over, commit the start or the position again, discard the producer
     SEEK_AND_WAIT = auto()  # the source gives no records: fetch anew, which shows whether it gives some again
     TAKE_OVER = auto()  # fence, load, seek
     RENEW = auto()  # commit the position again as it is
@@ -68,7 +68,7 @@ def next_action(view: DecisionView) -> Action:
 
 
 def _let_go(view: DecisionView) -> Action:
-    # Before a pause: whoever goes on after it would ask for the start again, and begin after what has come meanwhile.
+    # A start that was not committed before the pause is asked for again after it. `latest` is a later offset then.
     if view.requested_state is State.PAUSED and view.must_commit_start and view.state is not State.BLOCKED:
         return Action.RENEW_PAUSED
     if view.state is not view.requested_state:

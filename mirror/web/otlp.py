@@ -27,7 +27,7 @@ from mirror.text import BUG, printable
 
 log = logging.getLogger(__name__)
 
-TIMEOUT = 10.0  # seconds after which a push is not tried again; so long it also waits for the next bytes of an answer
+TIMEOUT = 10.0  # seconds in which a push is tried again; an answer's next bytes are awaited as long
 LAST_PUSH = 2.0  # seconds for the one when the service stops
 CUMULATIVE = otel.AggregationTemporality.CUMULATIVE
 

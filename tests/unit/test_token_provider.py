@@ -133,10 +133,16 @@ def test_a_failure_is_shared_for_a_while(monkeypatch: pytest.MonkeyPatch) -> Non
     assert asked[2:] == [1_065.0]
 
 
-def test_a_call_that_hangs_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Nobody waits for a token, and each call that hangs is given up by the next one."""
     monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", 0.05)
     monkeypatch.setattr(token_provider, "FAILURE_COUNTS", 0.0)
     monkeypatch.setattr(token_provider, "HANGS_AFTER", 0.0)
+    return monkeypatch
+
+
+def test_a_call_that_hangs_for_long_is_given_up(impatient: pytest.MonkeyPatch) -> None:
     release, calls = threading.Event(), list[int]()
 
     def token(_: str) -> tuple[str, float]:
@@ -149,16 +155,13 @@ def test_a_call_that_hangs_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     for _ in range(2):
         with pytest.raises(Unavailable, match="has not answered"):
             recovers("")
-    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", PATIENCE)
+    impatient.setattr(token_provider, "ANSWERED_WITHIN", PATIENCE)
     assert recovers("").value == "value", "the third call is a new one"
     release.set()
 
 
-def test_only_calls_that_still_hang_keep_others_from_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_calls_that_still_hang_keep_others_from_beginning(impatient: pytest.MonkeyPatch) -> None:
     """A process may live for years, and its token server hang again and again."""
-    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", 0.05)
-    monkeypatch.setattr(token_provider, "FAILURE_COUNTS", 0.0)
-    monkeypatch.setattr(token_provider, "HANGS_AFTER", 0.0)
     release, calls = threading.Event(), list[int]()
 
     def token(_: str) -> tuple[str, float]:
@@ -172,11 +175,11 @@ def test_only_calls_that_still_hang_keep_others_from_beginning(monkeypatch: pyte
             hangs("")
     assert len(calls) == 1 + token_provider.GIVEN_UP_MAX
     release.set()
-    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", PATIENCE)
+    impatient.setattr(token_provider, "ANSWERED_WITHIN", PATIENCE)
     until("all have ended", lambda: not any(each.is_busy for each in (*hangs._given_up, hangs._in_time)))
     assert hangs("").value == "value"
     release.clear()
-    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", 0.05)
+    impatient.setattr(token_provider, "ANSWERED_WITHIN", 0.05)
     until("the token has expired", lambda: time.time() >= hangs._answers[""].token.expires_at)  # type: ignore[union-attr]
     for _ in range(6):
         with pytest.raises(Unavailable, match="has not answered"):

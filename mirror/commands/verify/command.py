@@ -59,8 +59,12 @@ class FlowResult:
         """True if records were compared, none differs, and no partition with records is on one side alone."""
         # Empty topics are equal. But if there are records and none of them can be compared, nothing is known.
         some = any(result.compared for result in self.results) or not self.left_out
-        alone = self.uncopied or self.surplus
-        return bool(self.results) and some and not alone and all(result.equal for result in self.results)
+        return bool(self.results) and some and not self.alone and all(result.equal for result in self.results)
+
+    @property
+    def alone(self) -> Sequence[Partition]:
+        """The partitions that have records on one side, and nothing that could be compared on the other."""
+        return [*self.uncopied, *self.surplus]
 
     @property
     def whole(self) -> bool:
@@ -189,8 +193,7 @@ def shown(found: FlowResult, differences: int) -> str:
 
 
 def _verdict(found: FlowResult) -> str:
-    alone = found.uncopied or found.surplus
-    if found.reasons and not alone and all(result.equal or result.reason for result in found.results):
+    if found.reasons and not found.alone and all(result.equal or result.reason for result in found.results):
         unknown = sum(bool(result.reason) for result in found.results)
         return f"not known to be equal: {plural(unknown, 'partition')} can't be compared"
     if not found.equal:

@@ -192,6 +192,17 @@ def test_a_plan_that_contradicts_itself_is_written_over(
     assert newest(coordinator.log).generation == good.generation + 2
 
 
+def assert_written_again(leader: FlowLeader, log: Log, pause: tuple[bytes, bytes], before: Plan) -> None:
+    """The leader notices that the plan is gone, and writes the order and the plan again, and nothing else."""
+    size = len(log.entries)
+    leader.check_still_leading()
+    assert leader.lacks_plan
+    plan = publish(leader)
+    assert log.entries[size:] == [pause, (PLAN_KEY, plan.encode())]
+    assert plan == replace(before, generation=before.generation + 1)
+    assert not leader.lacks_plan and publish(leader) == plan
+
+
 def test_a_plan_that_retention_has_deleted_is_written_again_with_the_orders(
     flow: Flow,  # noqa: F811
     coordinator: Coordinator,
@@ -203,12 +214,7 @@ def test_a_plan_that_retention_has_deleted_is_written_again_with_the_orders(
     leader.check_still_leading()
     assert not leader.lacks_plan and publish(leader) == before
     log.begin = len(log.entries)
-    leader.check_still_leading()
-    assert leader.lacks_plan
-    plan = publish(leader)
-    assert log.entries[log.begin :] == [pause, (PLAN_KEY, plan.encode())]
-    assert plan == replace(before, generation=before.generation + 1)
-    assert not leader.lacks_plan and publish(leader) == plan
+    assert_written_again(leader, log, pause, before)
 
 
 def test_a_plan_that_somebody_has_deleted_is_written_again_with_the_orders(
@@ -219,12 +225,7 @@ def test_a_plan_that_somebody_has_deleted_is_written_again_with_the_orders(
     leader, log = leading(flow), coordinator.log
     before, pause = newest(log), (Scope("t").key(), Order(True).encode())
     log.entries += [pause, (PLAN_KEY, None)]
-    leader.check_still_leading()
-    assert leader.lacks_plan
-    plan = publish(leader)
-    assert log.entries[-2:] == [pause, (PLAN_KEY, plan.encode())]
-    assert plan == replace(before, generation=before.generation + 1)
-    assert not leader.lacks_plan and publish(leader) == plan
+    assert_written_again(leader, log, pause, before)
 
 
 def test_a_leader_ends_if_another_has_published_on_a_topic_that_became_shorter(
