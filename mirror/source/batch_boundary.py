@@ -63,5 +63,6 @@ async def _fetched(fetcher: BatchFetcher, feed: Feed, most: int) -> PartitionAns
     for _, fetched in answer.partitions:
         if not fetched.error:
             return fetched
-    cluster.forget_leader(topic.name, feed.partition)
+    if not answer.throttled:  # else it says nothing of the partition, nor of who leads it
+        cluster.forget_leader(topic.name, feed.partition)
     raise Unavailable(f"what follows in {topic.name}-{feed.partition} is not known now")

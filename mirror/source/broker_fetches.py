@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 PURPOSE = "fetch"
 UNREADABLE_MAX = 5  # answers in a row that can't be read, before the record path gets what they may be about
-AT_ONCE = 100  # partitions of an answer, before others have their turn
+# Partitions of an answer, and bytes of records, before others have their turn: so many bytes may be a thousand batches.
+AT_ONCE, BYTES_AT_ONCE = 100, 2**16
 _EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
 _FINAL = -1  # a session's epoch in the request that ends it
 _TOPIC_IDS = 13  # the first version of Fetch that has them
@@ -101,8 +102,11 @@ class BrokerFetches:
                 await asyncio.sleep(backoff.next())
 
     async def _next(self) -> Next:
-        """The next request, as soon as a feed has room."""
+        """The next request, as soon as a feed has room, and no quota holds it back: it says what is wanted by then."""
+        loop = asyncio.get_running_loop()
         while True:
+            while self._connection and (left := self._connection.quiet_until - loop.time()) > 0:
+                await asyncio.sleep(left)
             if self._compares:
                 self._leave_to_others()
             room = self._fetcher.memory.room(self._fetcher.answer_max)
@@ -194,9 +198,12 @@ class BrokerFetches:
         memory, size, objects, moved, seen = self._fetcher.memory, 0, 0, False, set[Key]()
         scarce = memory.is_scarce and len(answer.partitions) > 1
         with memory.hold(0 if scarce else answer.size) as whole:
+            given = 0  # bytes since others had their turn
             for number, (topic, fetched) in enumerate(answer.partitions, 1):
-                if number % AT_ONCE == 0:
+                if number % AT_ONCE == 0 or given >= BYTES_AT_ONCE:
+                    given = 0
                     await asyncio.sleep(0)
+                given += len(fetched.records)
                 feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
                 if feed is None or feed.key in seen:
                     continue

@@ -98,10 +98,10 @@ class FetchedPartitions:
     def _refused(self, feed: Feed, fetched: PartitionAnswer, addresses: Mapping[int, Address]) -> None:
         """Ask another broker, or hand the partition over."""
         error = fetched.error
-        if error in PASSING:
-            self._lose(feed)
-        elif feed.follows_until:  # it may lag behind: the leader knows
+        if feed.follows_until:  # it may lag behind: the leader knows, and would name it again at once
             self.fail(feed)
+        elif error in PASSING:
+            self._lose(feed)
         else:
             feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
             return

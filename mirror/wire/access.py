@@ -50,6 +50,17 @@ _KNOWN = frozenset(
         "ssl.key.password",
     }
 )
+# Where systems have the authorities that they trust: Debian, Fedora and Red Hat, SUSE, and Alpine, BSD and macOS.
+_BUNDLES = tuple(
+    Path("/etc", name)
+    for name in (
+        "ssl/certs/ca-certificates.crt",
+        "pki/tls/certs/ca-bundle.crt",
+        "pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        "ssl/ca-bundle.pem",
+        "ssl/cert.pem",
+    )
+)
 _WITHOUT_EFFECT = {
     "client.dns.lookup": "use_all_dns_ips",
     "enable.sasl.oauthbearer.unsecure.jwt": "false",
@@ -179,9 +190,16 @@ def _trust(location: str, text: str | None) -> ssl.SSLContext:
             context.load_verify_locations(None if directory else location, location if directory else None)
         else:
             context.load_default_certs()
+            _find_authorities(context)
     except (OSError, ValueError) as error:
         raise _useless(error) from error
     return context
+
+
+def _find_authorities(context: ssl.SSLContext) -> None:
+    """Trust the system's authorities, as librdkafka does, if Python's OpenSSL was built to look for them elsewhere."""
+    if not context.cert_store_stats()["x509_ca"] and (found := next(filter(Path.is_file, _BUNDLES), None)):
+        context.load_verify_locations(found)
 
 
 def _useless(error: Exception) -> Unsupported:

@@ -266,7 +266,7 @@ class Connection:
 
     def _read(self) -> None:
         for _ in range(READS):
-            if not self._incoming.read() or self._closed or not self._stream.holds_more():
+            if not self._incoming.read() or self._closed or not self._stream.reads_parts:
                 break
         else:
             self._loop.call_soon(self._again)

@@ -67,7 +67,6 @@ class PartitionAnswer:
     partition: int
     error: int
     stable: int  # the last stable offset
-    start: int  # the log's first offset
     aborted: Sequence[tuple[int, int]]  # producer id, first offset
     records: memoryview
     diverging: tuple[int, int] | None  # the epoch and the offset up to which our log and the leader's are the same
@@ -154,13 +153,13 @@ def _answer(answer: Cursor) -> FetchAnswer:
 
 
 def _partition(answer: Cursor) -> PartitionAnswer:
-    number, error, high, stable, start = answer.unpack(_PARTITION)
+    number, error, high, stable, _ = answer.unpack(_PARTITION)
     aborted = answer.array(_aborted, _ABORTED.size)
     preferred, records = answer.int32(), answer.bytes()
     tags = answer.tags()
     diverging = (tags[_DIVERGING].int32(), tags[_DIVERGING].int64()) if _DIVERGING in tags else None
     leader = read_leader(tags[_LEADER]) if _LEADER in tags else None
-    return PartitionAnswer(number, error, stable, start, aborted, records, diverging, leader, preferred, high)
+    return PartitionAnswer(number, error, stable, aborted, records, diverging, leader, preferred, high)
 
 
 def _aborted(answer: Cursor) -> tuple[int, int]:

@@ -29,6 +29,7 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
 _PARTS = 256  # most buffers for one call of the kernel
 _TLS_RECORD = 2**14  # bytes
+_TLS_SEND = 2**16  # bytes of a large part that OpenSSL gets at once; it takes longer with fewer
 # Seconds. What forwards connections drops one after some minutes without a packet, and tells nobody.
 _KEPT_ALIVE_AFTER = 60
 _COUNT = struct.Struct("i")  # what the kernel writes
@@ -97,9 +98,13 @@ class Stream:
             raise ConnectionError("the connection was closed")
         return count
 
-    def holds_more(self) -> bool:
-        """True if TLS has decrypted bytes which the event loop does not see. Then nobody calls `on_readable`."""
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+    @property
+    def reads_parts(self) -> bool:
+        """True if a read gives one TLS record at most, although more have come: read until there is nothing.
+
+        OpenSSL may hold bytes of them, too. The event loop does not see those, so nobody would call `on_readable`.
+        """
+        return self._tls
 
     def write(self, parts: deque[memoryview]) -> None:
         """Send what the connection takes now, and take it from `parts`. Calls `on_writable` when it takes more."""
@@ -132,9 +137,13 @@ class Stream:
         self._writing = wanted
 
     def _send_tls(self, parts: deque[memoryview]) -> int:
-        """Small parts go into one TLS record. What could not be sent has to come again, and may have grown."""
+        """Small parts go into one TLS record. What could not be sent has to come again, and may have grown.
+
+        Of a large part only some goes at once: OpenSSL says nothing before it has sent all that it was given, and on a
+        slow link who waits has to see that it moves.
+        """
         if len(parts[0]) >= _TLS_RECORD or len(parts) == 1:
-            return self._socket.send(parts[0])
+            return self._socket.send(parts[0][:_TLS_SEND])
         some, size = [], 0
         for part in islice(parts, _PARTS):
             some.append(part[: _TLS_RECORD - size])

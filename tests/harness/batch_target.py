@@ -155,7 +155,7 @@ class Target:
         ((topic, at),) = body.by_topic_id(offset_wanted, 33)
         records, aborted = self.log(at)
         data = memoryview(bytearray(records))
-        found = PartitionAnswer(0, 0, self.ends["remote"], 0, aborted, data, None, None, -1, self.ends["remote"])
+        found = PartitionAnswer(0, 0, self.ends["remote"], aborted, data, None, None, -1, self.ends["remote"])
         return FetchAnswer(0, 0, [(topic, found)], {}, len(data), False)
 
     def refuse(self, kind: str, code: int, sent: Sent) -> Any:

@@ -143,7 +143,9 @@ def failback_waits_and_the_first_flow_does_not_come_back(
         there.kill()
         back.wait_for_event(GOES_ON, timeout=PATIENCE + ALIVE)
         assert time.monotonic() - killed > ALIVE / 2, "its last report was younger than a minute"
-        (warned,) = back.find(DOUBTS)
+        warnings = back.find(DOUBTS)
+        assert len(warnings) == 1, warnings
+        (warned,) = warnings
         assert "that flow is silent" in warned["reason"] and f"{one}->{two}" in warned["reason"]
         group = configuration.group(two, one)
         back.wait_for("it begins", lambda: oracle.committed_position(east.bootstrap, group, topic, 1) is not None)

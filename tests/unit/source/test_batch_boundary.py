@@ -99,6 +99,19 @@ def test_a_source_that_does_not_answer(error: str) -> None:
     asyncio.run(run())
 
 
+def test_a_quota_says_nothing_against_a_leader() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            looking = asyncio.create_task(boundary(fetcher, TOPIC, 0, 5, largest))
+            _, future = await source.asked.get()
+            future.set_result(reply(throttled=True))
+            with pytest.raises(Unavailable, match="t-0"):
+                await looking
+            assert not source.forgotten
+
+    asyncio.run(run())
+
+
 def test_what_the_fetcher_has_no_room_for_is_looked_at_later() -> None:
     async def run() -> None:
         async with fetching(MemoryBounds(total=2**20 - 1)) as (fetcher, source):

@@ -66,6 +66,7 @@ class Source:
     refused: WireError | None = None  # by each connection
     epoch: int = 4
     version_: int = 17
+    quiet_until: float = 0.0
     asked: asyncio.Queue[tuple[Asked, asyncio.Future[FetchAnswer]]] = field(default_factory=asyncio.Queue)
     forgotten: list[int] = field(default_factory=list)
     replicas_: Sequence[int] = (1, 2)
@@ -113,6 +114,10 @@ class Connected:
 
     closed = None
 
+    @property
+    def quiet_until(self) -> float:
+        return self.source.quiet_until
+
     async def ask(self, request: Request[FetchAnswer]) -> FetchAnswer:
         return await self.send(request)
 
@@ -148,7 +153,7 @@ def _forgotten(answer: Cursor) -> list[int]:
 def fetched(partition: int, records: bytes = b"", error: int = 0, **more: Any) -> tuple[bytes, PartitionAnswer]:
     """An answer for one partition."""
     rest = {"stable": 90, "aborted": (), "diverging": None, "leader": None, "preferred": -1, "high": 95, **more}
-    return TOPIC.id, PartitionAnswer(partition, error, start=0, records=memoryview(bytearray(records)), **rest)
+    return TOPIC.id, PartitionAnswer(partition, error, records=memoryview(bytearray(records)), **rest)
 
 
 def reply(
@@ -741,6 +746,48 @@ def test_small_batches_become_no_larger_than_is_wanted_when_they_come() -> None:
     asyncio.run(run())
 
 
+def test_others_have_their_turn_while_many_small_batches_are_read() -> None:
+    """A broker may answer with a hundred thousand of them."""
+
+    async def run() -> None:
+        count, each = 8, b"".join(log(at, 1) for at in range(1_000))
+        async with fetching(MemoryBounds(batch=0)) as (fetcher, source):
+            feeds = [fetcher.open(TOPIC, number, 0) for number in range(count)]
+            asked, future = await source.asked.get()
+            known = len(asked.positions)
+            while known < count:
+                future.set_result(reply())
+                asked, future = await source.asked.get()
+                known += len(asked.positions)
+            future.set_result(reply(*(fetched(number, each) for number in range(count))))
+            turns = 0
+            while not feeds[-1].size:
+                await asyncio.sleep(0)
+                turns += 1
+            assert turns >= count
+
+    asyncio.run(run())
+
+
+def test_a_throttled_request_says_what_is_wanted_when_it_is_sent() -> None:
+    """The broker reads nothing from the connection meanwhile (KIP-219)."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            loop = asyncio.get_running_loop()
+            first = fetcher.open(TOPIC, 0, 0)
+            _, future = await source.asked.get()
+            source.quiet_until = until = loop.time() + 0.2
+            future.set_result(reply(throttled=True))
+            await asyncio.sleep(0.1)
+            fetcher.close(first)
+            fetcher.open(TOPIC, 1, 7)
+            asked, _ = await source.asked.get()
+            assert loop.time() >= until and (asked.positions, asked.forgotten) == ({1: (7, 4, -1)}, [0])
+
+    asyncio.run(run())
+
+
 def test_how_large_a_batch_may_be_is_asked_when_it_comes() -> None:
     """The target's limit may change, and memory has a limit, whatever the target takes."""
 
@@ -938,7 +985,7 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("how", ["away", "damaged", "refuses"])
+@pytest.mark.parametrize("how", ["away", "damaged", "CORRUPT_MESSAGE", "KAFKA_STORAGE_ERROR"])
 def test_no_nearer_replica_is_named_for_a_while_after_one_has_failed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader would name it again at once. What it has damaged, the leader may have as it was written."""
     monkeypatch.setattr(batch_fetcher, "LEADERS", 0.5)
@@ -956,7 +1003,7 @@ def test_no_nearer_replica_is_named_for_a_while_after_one_has_failed(how: str, m
             if how == "away":
                 future.set_exception(Unavailable("closed"))
             else:
-                error = 0 if how == "damaged" else CODES["CORRUPT_MESSAGE"]
+                error = CODES.get(how, 0)
                 future.set_result(reply(fetched(0, b"" if error else bytes(damaged), error=error)))
             while asked.node == 2:
                 asked, future = await source.asked.get()

@@ -94,9 +94,7 @@ class Sessions(RuleBasedStateMachine):
         for key, feed in self.under_way.items():
             stable, high = self.ends[key[1]].stable, self.ends[key[1]].high
             if self.told.get(key) != high:
-                self.session.told(
-                    feed, PartitionAnswer(key[1], 0, stable, 0, (), memoryview(b""), None, None, -1, high)
-                )
+                self.session.told(feed, PartitionAnswer(key[1], 0, stable, (), memoryview(b""), None, None, -1, high))
                 self.told[key] = high
         self.under_way, self.answered = None, list(self.ends)
         self.session.answered(throttled=False, moved=False)

@@ -191,9 +191,7 @@ def test_whatever_batches_say_what_is_read_goes_forwards(
     held = Held(7, counted.append)
     held.retain()
     with contextlib.suppress(Malformed):
-        read(
-            feed, PartitionAnswer(0, 0, 5, 0, aborted, memoryview(bytearray(records)), None, None, -1, 5), held, BOUNDS
-        )
+        read(feed, PartitionAnswer(0, 0, 5, aborted, memoryview(bytearray(records)), None, None, -1, 5), held, BOUNDS)
     held.release()
     assert feed.position >= position and struct.pack(">q", feed.position)
     at = position
@@ -213,7 +211,7 @@ def test_a_transaction_has_a_bounded_number_of_records() -> None:
     many = b"".join(batches.raw(b"", RECORDS_MAX, n * RECORDS_MAX, (n + 1) * RECORDS_MAX - 1) for n in range(20))
     counted: list[int] = []
     feed, held = Feed(TOPIC, 0, 0, -1, lambda: 2**20), Held(7, counted.append)
-    read(feed, PartitionAnswer(0, 0, 5, 0, (), memoryview(bytearray(many)), None, None, -1, 5), held, BOUNDS)
+    read(feed, PartitionAnswer(0, 0, 5, (), memoryview(bytearray(many)), None, None, -1, 5), held, BOUNDS)
     taken_: list[Any] = []
     while spans := feed.take(2**30, 500):
         taken_.append(sum(each.records for span in spans for each in span.batches))
@@ -227,7 +225,7 @@ def test_reading_takes_a_time_that_depends_on_what_was_asked_for() -> None:
     feed, held = Feed(TOPIC, 0, 0, -1, lambda: 2**20), Held(7, lambda _: None)
     begun = time.process_time()
     with pytest.raises(Malformed):
-        read(feed, PartitionAnswer(0, 0, 5, 0, (), records, None, None, -1, 5), held, BOUNDS)
+        read(feed, PartitionAnswer(0, 0, 5, (), records, None, None, -1, 5), held, BOUNDS)
     assert time.process_time() - begun < 1.0
 
 

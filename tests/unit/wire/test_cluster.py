@@ -642,7 +642,7 @@ class Led(Scripted):
         self.asked.append(f"Fetch of {node}")
         new = Leader(2, 6) if node == 1 else None
         records = memoryview(b"" if new else b"records")
-        found = PartitionAnswer(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 0, (), records, None, new, -1, 9)
+        found = PartitionAnswer(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, (), records, None, new, -1, 9)
         answered: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         answered.set_result(FetchAnswer(0, 0, [(ID, found)], {2: ("b", 22)} if new else {}, 0, False))
         return SimpleNamespace(send=lambda _: answered)

@@ -8,6 +8,7 @@ import hashlib
 import random
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 from collections import deque
@@ -16,10 +17,17 @@ from pathlib import Path
 
 import pytest
 
+from mirror.wire import access as access_
+from mirror.wire import connection as module
 from mirror.wire.access import access
+from mirror.wire.connection import Connection
+from mirror.wire.greeting import Abilities
+from mirror.wire.requests import Api, Request
 from mirror.wire.stream import Stream
+from tests.harness import jumping
 
 NAME = "broker.example"
+NUMBER = Api("Number", 99, 0, 0, flexible=9)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +91,7 @@ async def sent(parts: list[bytes], port: int, own: Path) -> None:
 
     def readable() -> None:
         try:
-            while stream.read_into(buffer) and stream.holds_more():
+            while stream.read_into(buffer):
                 pass
         except OSError:
             stream.close()
@@ -149,6 +157,23 @@ def test_who_is_believed(own: Path, name: str, properties: dict[str, str], refus
 
 
 @pytest.mark.usefixtures("named")
+def test_the_systems_authorities_are_found_where_pythons_openssl_does_not_look(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python that was built elsewhere may know no authorities; librdkafka finds those of the system."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
+    monkeypatch.setenv("SSL_CERT_DIR", "/no/such/directory")
+    monkeypatch.setattr(access_, "_BUNDLES", (own.with_name("another"), own))
+    known = access({"security.protocol": "ssl"})
+
+    async def connected(port: int) -> None:
+        (await Stream.open((NAME, port), known, 10)).close()
+
+    with Server(own, lambda _: None) as server:
+        asyncio.run(connected(server.port))
+
+
+@pytest.mark.usefixtures("named")
 def test_a_client_has_a_certificate_too(own: Path) -> None:
     shown: list[object] = []
     known = access({"security.protocol": "ssl", "ssl.ca.location": str(own), "ssl.certificate.location": str(own)})
@@ -164,3 +189,68 @@ def test_a_client_has_a_certificate_too(own: Path) -> None:
         server.context.load_verify_locations(own)
         asyncio.run(asyncio.wait_for(connected(server.port), 20))
     assert str(shown[0]).count(NAME) > 1
+
+
+async def shaken(own: Path) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+    """Both ends of a connection with TLS, which don't block: ours and the broker's."""
+    sides = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    sides[0].load_verify_locations(own)
+    sides[1].load_cert_chain(own)
+    plain = socket.socketpair()
+    for each in plain:
+        each.setblocking(False)
+    ours = sides[0].wrap_socket(plain[0], server_hostname=NAME, do_handshake_on_connect=False)
+    theirs = sides[1].wrap_socket(plain[1], server_side=True, do_handshake_on_connect=False)
+    left = {ours, theirs}
+    while left:
+        for each in tuple(left):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                each.do_handshake()
+                left.remove(each)
+    return ours, theirs
+
+
+def test_a_request_that_goes_over_a_slow_link_has_time_as_long_as_it_moves(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without TLS. OpenSSL, which has encrypted a part, would say nothing before all of it has gone."""
+    monkeypatch.setattr(module, "TIMEOUT", 1.0)
+    size = 600_000
+    large = Request(NUMBER, lambda writer: writer.raw(bytes(size)), lambda answer: answer.int32())
+
+    async def run() -> None:
+        loop, (ours, theirs) = asyncio.get_running_loop(), await shaken(own)
+        connection = Connection(Stream(ours), (NAME, 1), access({}))
+        connection.abilities = Abilities({NUMBER.key: (0, 0)})
+        begun, waiting, left = loop.time(), connection.send(large), size
+        while left > 0:
+            assert not connection.closed
+            with contextlib.suppress(ssl.SSLWantReadError):
+                left -= len(theirs.recv(2**14))
+            await asyncio.sleep(0.15)
+        theirs.send(struct.pack(">iii", 8, 1, 7))
+        assert await waiting == 7 and loop.time() - begun > 4
+        connection.close()
+        theirs.close()
+
+    jumping.run(run())
+
+
+def test_all_that_has_come_is_read_at_once(own: Path) -> None:
+    """Each TLS record would otherwise take a turn of the loop."""
+    size = 150_000
+    text: Request[bytes] = Request(NUMBER, lambda writer: None, lambda answer: bytes(answer.bytes()))
+
+    async def run() -> None:
+        ours, theirs = await shaken(own)
+        connection = Connection(Stream(ours), (NAME, 1), access({}))
+        connection.abilities = Abilities({NUMBER.key: (0, 0)})
+        waiting = connection.send(text)
+        assert theirs.send(struct.pack(">iii", size + 8, 1, size) + bytes(size)) == size + 12
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert waiting.done() and waiting.result() == bytes(size)
+        connection.close()
+        theirs.close()
+
+    asyncio.run(run())
