@@ -27,6 +27,7 @@ from mirror.control.control_topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TI
 from mirror.control.observed_topics import LONG_AGO, Budget, ControlTopic, StatusTopic, age
 from mirror.control.signs import SIGN_KEY
 from mirror.kafka.clients import QUEUE_RECORDS, internal_consumer
+from mirror.kafka.client_errors import is_away
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals
 from mirror.kafka.listed_offsets import checked_offset
 from mirror.kafka.renewed import close_apart
@@ -202,8 +203,10 @@ class ClusterPlans(ClusterAdmin):
         wanted, deadline = {name for name in topics if self._again.get(name, 0.0) <= now}, now + READ_TIMEOUT
         while wanted:
             failed = self._ask_ends(wanted, found)
-            # Wait for a missing leader, but only once: the next reading does not wait for the same topic again.
-            wanted = {name for name, error in failed.items() if error.code() in NOT_YET and name not in self._unread}
+            # Wait for a missing leader, or one that is slow. But only once: the next reading does not wait for the same
+            # topic again. Nor is it read for a minute then, in which who has gone silent would still count as alive.
+            passing = {name for name, error in failed.items() if error.code() in NOT_YET or is_away(error)}
+            wanted = passing - self._unread.keys()
             if time.monotonic() > deadline:
                 wanted = set()
             for name in failed.keys() - wanted:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from mirror.config.load import load
 from mirror.control import cluster_plans
@@ -542,3 +542,26 @@ def test_a_control_topic_that_is_deleted_while_it_is_read_holds_nobody_up(
         assert look.done(), "it reads on as long as another flow lives"
     assert ours([*look.result().doubts], ended.control), "it is told"
     living.gone()
+
+
+def test_one_answer_that_does_not_come_casts_no_doubt(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic would not be read for a minute, and its flow, though it has gone silent, would still count as alive."""
+    other = Stranger(target_cluster, f"x{uuid.uuid4().hex[:6]}", None, t="other")
+    other.plan()
+    original, asked = ClusterPlans._ask_ends, list[str]()
+
+    def late_once(plans: ClusterPlans, names: Iterable[str], found: dict[str, int]) -> dict[str, KafkaError]:
+        failed = original(plans, names, found)
+        if other.control in found:
+            asked.append(other.control)
+            if len(asked) == 1:
+                del found[other.control]
+                failed[other.control] = KafkaError(KafkaError._TIMED_OUT)
+        return failed
+
+    monkeypatch.setattr(ClusterPlans, "_ask_ends", late_once)
+    view = other_flows(source_cluster, target_cluster, "mine", tmp_path).look({"t": "mine.t"})
+    assert len(asked) > 1 and not ours([*view.doubts], other.control)
+    other.gone()
