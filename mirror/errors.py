@@ -50,7 +50,7 @@ class MirrorError(Exception):
     """
 
     exit_code = 1
-    away = False  # True if a cluster does not answer. The flow leader logs that once, so others stay quiet
+    away = False  # True if a cluster does not answer. The flow leader logs that; others do only if it lasts
     blocked = False  # True if only a person can end it; False if it passes by itself
 
 

@@ -26,8 +26,8 @@ from mirror.control.conflicts import Note
 from mirror.control.control_topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TIMEOUT
 from mirror.control.observed_topics import LONG_AGO, Budget, ControlTopic, StatusTopic, age
 from mirror.control.signs import SIGN_KEY
-from mirror.kafka.clients import QUEUE_RECORDS, internal_consumer
 from mirror.kafka.client_errors import is_away
+from mirror.kafka.clients import QUEUE_RECORDS, internal_consumer
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals
 from mirror.kafka.listed_offsets import checked_offset
 from mirror.kafka.renewed import close_apart

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Collection
 
-from mirror.backoff import Backoff
 from mirror.errors import PartitionError, Unsupported, WireError
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition, Position
 from mirror.settings import Flow
-from mirror.target.coordination import UNKNOWN, ask
-from mirror.target.loading import LOOK_INTERVAL, TIMEOUT, Tokens
-from mirror.target.position_metadata import decoded, terminated
+from mirror.target.coordination import committed_offsets
+from mirror.target.loading import Tokens
+from mirror.target.position_metadata import decoded
 from mirror.target.position_reader import PositionReader
 from mirror.wire import cluster as wire
 from mirror.wire.access import access
-from mirror.wire.metadata import GROUP
-from mirror.wire.offsets import Offset, offset_commit, offset_fetch
 
 log = logging.getLogger(__name__)
 
@@ -72,18 +68,10 @@ class LoadedPositions:
             return {}
 
     async def _answered(self, client: wire.Cluster, remotes: Collection[Partition]) -> Loaded:
-        """An answer of a coordinator that can still commit: Tokens says why that matters. Raises as `ask` does."""
-        group, token_at = self._flow.group, (self._flow.control_topic, 0)
-        deadline, backoff = time.monotonic() + TIMEOUT, Backoff(LOOK_INTERVAL, 1.0)
-        began, request = self._tokens.begin(), offset_fetch(group, [token_at, *remotes])
-        while time.monotonic() < deadline:
-            commit = offset_commit(group, {token_at: Offset(0, terminated(self._tokens.make()))})
-            await ask(client, GROUP, group, commit, lambda found: (found.get(token_at, UNKNOWN),))
-            found = (await ask(client, GROUP, group, request, lambda found: (found.error,))).found
-            if token_at in found and self._tokens.is_since(began, found[token_at][1].metadata):
-                given = [(each, *found[each]) for each in remotes if each in found]
-                loaded = {each: decoded(at.offset, at.epoch, at.metadata) for each, error, at in given if not error}
-                return {each: at for each, at in loaded.items() if at is not None}
-            client.forget_coordinator(GROUP, group)  # perhaps it is another one
-            await asyncio.sleep(backoff.next())  # a task's token may have been in between
-        return {}
+        flow = self._flow
+        found = await committed_offsets(
+            client, flow.group, flow.control_topic, self._tokens, remotes, lambda answer: (answer.error,)
+        )
+        given = [(each, *found[each]) for each in remotes if each in found]
+        loaded = {each: decoded(at.offset, at.epoch, at.metadata) for each, error, at in given if not error}
+        return {each: at for each, at in loaded.items() if at is not None}

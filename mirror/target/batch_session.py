@@ -16,7 +16,7 @@ from mirror.clock import Clock
 from mirror.errors import OutcomeUnknown, RecordsRefused, Unsupported, WireError
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.target.batch_take_over import Owner, TakenOver
+from mirror.target.batch_take_over import Owner, TakenOver, check_remote
 from mirror.target.batch_transaction import FIRST_PURPOSE, PURPOSE, BatchTransaction, purpose
 from mirror.target.beside import Beside, beside, topics_beside
 from mirror.target.coordination import ask, failed
@@ -62,7 +62,13 @@ class BatchSession:
         self._least = taken.end
         self._clock = clock
         self._careful = careful
+        self._transaction: BatchTransaction | None = None  # that is under way, or has failed
         self._marks = SessionMarks(flow, partition, topic)
+
+    @property
+    def in_transaction(self) -> bool:
+        """True if a transaction was begun, and is not known to be committed."""
+        return self._transaction is not None and self._transaction.begun
 
     @property
     def unsynced_tail(self) -> bool:
@@ -94,11 +100,9 @@ class BatchSession:
                 places, after = await transaction.write_carefully(content)
             else:
                 places, after = await transaction.write(content, expected)
-            self.commit_asked = after, places.bases[0]
             return places, after
 
-        places, after = await self._run(write)
-        self.commit_asked = None
+        places, after = await self._run(write, lambda found: (found[1], found[0].bases[0]))
         self._careful = False
         self._least, self.end = places.last + 1, places.last + 2  # before and after the marker
         self._marks.committed(due, places.of(due.needed))
@@ -130,16 +134,25 @@ class BatchSession:
         """Batches of offset syncs and map entries, with the time now as timestamp."""
         return beside(self._flow, marks, int(self._clock.now() * 1000))
 
-    async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:
-        """Run one transaction, which `write` fills. The target aborts it when its time is over, so we give it up."""
+    async def _run(
+        self,
+        write: Callable[[BatchTransaction], Coroutine[Any, Any, T]],
+        asked: Callable[[T], tuple[Position, int] | None] = lambda _: None,
+    ) -> T:
+        """Run one transaction, which `write` fills. The target aborts it when its time is over, so we give it up.
+
+        `asked` makes `commit_asked` of what `write` returns.
+        """
+        check_remote(self._target, self._owner)
         begun = self._clock.monotonic()
-        transaction = BatchTransaction(self._target, self._owner, self._by, self._least)
+        transaction = self._transaction = BatchTransaction(self._target, self._owner, self._by, self._least)
         try:
             async with asyncio.timeout(self._owner.timeout):
                 found = await write(transaction)
                 if transaction.replaces_timestamps and not self._flow.accept_log_append_time:
                     raise RecordsRefused(f"{self._owner.remote} replaces the timestamps of records")
                 request = end_txn(self._by, True)
+                self.commit_asked = asked(found)
                 ended = await ask(self._target, TRANSACTION, self._by.name, request, lambda each: (each.error,))
         except Unsupported:
             raise
@@ -150,6 +163,7 @@ class BatchSession:
         except WireError as error:
             self._forget_leaders()
             raise failed(error) from error
+        self.commit_asked = self._transaction = None
         self._target.unreplicated.discard(self._owner.where)
         self._by = replace(self._by, producer=ended.producer, epoch=ended.epoch)
         self.ended = self._clock.monotonic()

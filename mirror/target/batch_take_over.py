@@ -7,21 +7,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mirror.backoff import Backoff
 from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable, Unsupported, WireError
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position, Topic
 from mirror.settings import Flow
-from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, failed, refusal
-from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
+from mirror.target.coordination import PATIENCE, STABLE, UNKNOWN, ask, committed_offsets, failed, refusal
+from mirror.target.loading import LOOK_INTERVAL, Tokens, held
 from mirror.target.open_transactions import ask_holding_producer
-from mirror.target.position_metadata import decoded, terminated
+from mirror.target.position_metadata import decoded
 from mirror.target.unconfirmed import Unconfirmed
 from mirror.target.visible_records import has_records, is_visible
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
-from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
-from mirror.wire.offsets import LIST_OFFSETS, Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
+from mirror.wire.metadata import NO_ID, TRANSACTION, id_of
+from mirror.wire.offsets import LIST_OFFSETS, Offsets, Where, list_offsets
 from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
 
 
@@ -48,10 +47,6 @@ class Owner:
     def where(self) -> Where:
         """Under what the position is committed."""
         return self.remote, self.partition
-
-    def is_replaced(self, found: bytes) -> bool:
-        """True if the remote topic, whose id is `found`, is not the plan's: it was deleted and created again."""
-        return self.remote_id not in (NO_ID, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +80,7 @@ async def take_over(
         entered = await ask(target, TRANSACTION, owner.name, request, lambda found: (found.error,))
         progressed()
         end = await _settled(target, owner)
+        check_remote(target, owner)
         progressed()
         position = await _loaded(target, owner, tokens)
         # An owner may have failed in its first transaction, which leaves only what nobody sees.
@@ -119,6 +115,16 @@ def check_target(connection: Connection) -> None:
         raise Unsupported(f"{TRANSACTION_VERSION} of the target is {level}, and has to be {NEEDED_LEVEL}")
 
 
+def check_remote(target: Cluster, owner: Owner) -> None:
+    """Raise OutcomeUnknown if the remote topic, as far as is known, is not the plan's: it was created again.
+
+    Nothing may be written to it before the flow leader has seen that, too. Its plan then says what follows.
+    """
+    if owner.remote_id not in (NO_ID, target.topic_id(owner.remote)):
+        target.forget_leader(*owner.where)  # perhaps only what we know of the topic is old: the next try asks
+        raise OutcomeUnknown(f"{owner.remote} is another topic than the one that the plan names")
+
+
 async def _settled(target: Cluster, owner: Owner) -> int:
     deadline = time.monotonic() + PATIENCE
     high = await _end(target, owner, stable=False)
@@ -143,23 +149,13 @@ async def _end(target: Cluster, owner: Owner, stable: bool) -> int:
 
 
 async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | None:
-    """The position, from a coordinator that can still commit: Tokens says why that matters."""
-    deadline, backoff = time.monotonic() + PATIENCE, Backoff(LOOK_INTERVAL, 1.0)
-    began, token_at = tokens.begin(), (owner.token_topic, 0)
-    wanted = [token_at, owner.where]
-    while time.monotonic() < deadline:
-        commit = offset_commit(owner.group, {token_at: Offset(0, terminated(tokens.make()))})
-        await ask(target, GROUP, owner.group, commit, lambda found: (found.get(token_at, UNKNOWN),))
-        answer = await ask(
-            target, GROUP, owner.group, offset_fetch(owner.group, wanted), lambda found: _errors(found, owner), STABLE
-        )
-        _, seen = answer.found.get(token_at, (0, Offset(-1, "")))
-        _, found = answer.found[owner.where]
-        if tokens.is_since(began, seen.metadata):
-            return decoded(found.offset, found.epoch, found.metadata)
-        target.forget_coordinator(GROUP, owner.group)  # perhaps it is another one
-        await asyncio.sleep(backoff.next())  # another task's token may have been in between
-    raise PositionUnstable(doubtful(f"{owner.remote}-{owner.partition}", owner.token_topic))
+    """The position, once no transaction holds it."""
+    token_topic, where = owner.token_topic, owner.where
+    found = await committed_offsets(
+        target, owner.group, token_topic, tokens, [where], lambda answer: _errors(answer, owner), STABLE
+    )
+    _, at = found[where]
+    return decoded(at.offset, at.epoch, at.metadata)
 
 
 def _errors(found: Offsets, owner: Owner) -> tuple[int, ...]:

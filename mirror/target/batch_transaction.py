@@ -29,7 +29,7 @@ from mirror.backoff import Backoff
 from mirror.batches.stamping import stamp
 from mirror.errors import Interleaved, OutcomeUnknown
 from mirror.model import Position
-from mirror.target.batch_take_over import Owner
+from mirror.target.batch_take_over import Owner, check_remote
 from mirror.target.beside import Beside
 from mirror.target.coordination import AGAIN, PATIENCE, UNKNOWN, ask, codes, refusal
 from mirror.target.position_metadata import encoded, terminated
@@ -66,6 +66,7 @@ class BatchTransaction:
         self._owner = owner
         self._by = by
         self._least = least
+        self.begun = False  # True once a request was sent that begins it
         self._append_times: list[int] = []
 
     @property
@@ -115,6 +116,7 @@ class BatchTransaction:
         offset = Offset(position.offset, terminated(encoded(position)), position.epoch)
         request = txn_offset_commit(self._by, self._owner.group, {self._owner.where: offset})
         where = self._owner.where
+        self.begun = True
         await ask(self._target, GROUP, self._owner.group, request, lambda found: (found.get(where, UNKNOWN),))
 
     async def _stamped(self, content: TransactionContent) -> list[Batch]:
@@ -125,9 +127,8 @@ class BatchTransaction:
         for topic in content.topics_beside:
             await self._target.leader(topic, 0)
         await self._target.leader(*self._owner.where)  # with it the topic's id is known
+        check_remote(self._target, self._owner)
         found, sequence, remote = list[Batch](), 0, self._topic(self._owner.remote)
-        if self._owner.is_replaced(remote.id):
-            raise OutcomeUnknown(f"{self._owner.remote} is another topic than the one that the plan names")
         for each in content.batches:
             stamp(each.data, self._by.producer, self._by.epoch, sequence)
             sequence += each.records
@@ -185,6 +186,7 @@ class BatchTransaction:
         deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 1.0)
         while True:
             connection = await self._target.connection(node, self._purpose(FIRST_PURPOSE))
+            self.begun = True
             with _retired_if_given_up(connection):
                 answer = await connection.ask(produce(self._by.name, batches, ALL))
             meant = [_meant(named, each, batches) for named, each in answer.partitions]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from mirror.backoff import Backoff
@@ -18,10 +18,13 @@ from mirror.errors import (
     Unavailable,
     WireError,
 )
-from mirror.target.loading import TIMEOUT, held
+from mirror.target.loading import LOOK_INTERVAL, TIMEOUT, Tokens, doubtful, held
+from mirror.target.position_metadata import terminated
 from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, PASSING, name_of
+from mirror.wire.metadata import GROUP
+from mirror.wire.offsets import Offset, Offsets, Where, offset_commit, offset_fetch
 from mirror.wire.requests import Request
 
 T = TypeVar("T")
@@ -115,6 +118,41 @@ async def ask(
             if not bad <= _STAYS:
                 target.forget_coordinator(kind, name)
         await asyncio.sleep(backoff.next())
+
+
+async def committed_offsets(
+    target: Cluster,
+    group: str,
+    token_topic: str,
+    tokens: Tokens,
+    asked: Collection[Where],
+    errors: Callable[[Offsets], Collection[int]],
+    again: Collection[int] = AGAIN,
+) -> Mapping[Where, tuple[int, Offset]]:
+    """What the group has committed, by a coordinator that can still commit: Tokens says why that matters.
+
+    An answer counts only if it has a token of ours since this call began. `errors` and `again` are those of `ask`.
+    Raises the same errors as `ask`, and PositionUnstable if no answer counts.
+    """
+    deadline, backoff = time.monotonic() + PATIENCE, Backoff(LOOK_INTERVAL, 1.0)
+    began, token_at = tokens.begin(), (token_topic, 0)
+    wanted, before = [token_at, *asked], None
+    while time.monotonic() < deadline:
+        token = Offset(0, terminated(tokens.make()))
+        commit = offset_commit(group, {token_at: token})
+        await ask(target, GROUP, group, commit, lambda found: (found.get(token_at, UNKNOWN),))
+        found = (await ask(target, GROUP, group, offset_fetch(group, wanted), errors, again)).found
+        _, seen = found.get(token_at, (0, Offset(-1, "")))
+        if tokens.is_since(began, seen.metadata):
+            return found
+        # Another task may have committed its token after ours. Only if the token stands still, although we commit ours,
+        # the answers may come from a coordinator that was deposed.
+        if seen.metadata == before:
+            target.forget_coordinator(GROUP, group)
+        before = seen.metadata
+        await asyncio.sleep(backoff.next())
+    topic, partition = wanted[-1]
+    raise PositionUnstable(doubtful(f"{topic}-{partition}", token_topic))
 
 
 async def _connection(target: Cluster, kind: int, name: str) -> Connection:

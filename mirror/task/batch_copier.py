@@ -62,6 +62,7 @@ class BatchCopier:
         self._woken = asyncio.Event()
         self._place = Place(services.taking_over)
         self._has_begun = False
+        self._session: BatchSession | None = None  # the last one; None while the partition is not taken over
 
     def let_go(self, reason: str = LET_GO) -> None:
         """Stop after the running transaction: `run` raises LeaveBatchPath, for good."""
@@ -79,12 +80,17 @@ class BatchCopier:
         self._woken.set()
 
     @property
+    def in_transaction(self) -> bool:
+        """True if a transaction was begun, and is not known to be committed."""
+        return self._session is not None and self._session.in_transaction
+
+    @property
     def _flow(self) -> Flow:
         return self._services.flow(self._route.partition.topic)
 
     async def run(self) -> NoReturn:
         """Take the partition over, and copy. Raises LeaveBatchPath, PartitionError, WireError."""
-        feed = None
+        feed = self._session = None
         try:
             if not self._has_begun:  # fetch already, so that who has something to copy is taken over first
                 self._has_begun, feed = True, self._open()
@@ -94,7 +100,7 @@ class BatchCopier:
                 self._place.hurry()
             async with self._place:
                 with self._working():
-                    session = await self._take_over()
+                    session = self._session = await self._take_over()
             if self._against:
                 raise self._left(self._against)
             feed = self._sought(feed, at)
@@ -157,15 +163,10 @@ class BatchCopier:
     async def _take_over(self) -> BatchSession:
         """Fence, then load. The feed then begins at the position, which is to seek."""
         services, route, known = self._services, self._route, self._books.known
-        against = self._against or obstacle(self._flow, route.partition.topic, route.topic)
-        if against:
+        if against := self._against or obstacle(self._flow, route.partition.topic, route.topic):
             raise self._left(against)
         last = services.unconfirmed.of(route.topic, route.partition.partition)
         taken = await take_over(services.target, self._owner, services.tokens, self._progressed, last)
-        if self._owner.is_replaced(services.target.topic_id(route.topic.remote)):
-            # Perhaps only what we know of it is old: the next try asks.
-            services.target.forget_leader(*self._owner.where)
-            raise self._left("remote_topic")
         if taken.torn or doubt(taken.position, known.newest, route.topic, lambda: taken.has_records):
             raise self._left("doubted")
         services.unconfirmed.pop(self._owner.where, None)

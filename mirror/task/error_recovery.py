@@ -30,7 +30,8 @@ DECISION_REST = 9.0
 class Recovery:
     """What the copier does about an error."""
 
-    outcome: Literal["", "aborted", "unknown"]  # the transaction's, which is counted; empty if the error does not say
+    # The transaction's, which is counted if one was begun; empty if the error does not say.
+    outcome: Literal["", "aborted", "unknown"]
     fenced: bool  # another owner has fenced our producer: count it, and ask the plan whose the partition is
     discards_producer: bool  # after every error but TransactionAborted
     becomes: State  # if we were fenced and the plan has given the partition to another task, it is let go instead

@@ -20,7 +20,8 @@ def interpreter_watch(held_for: float = HELD_FOR) -> Iterator[None]:
     """Within it, a process whose interpreter was held for so many seconds prints its stacks and ends with code 1.
 
     Spark then starts the task in another process. Only a thread that needs no interpreter can do that; Python's
-    `faulthandler` has one.
+    `faulthandler` has one. It has a single timer, so it can't tell a held interpreter from a process that was suspended
+    for as long (`docker pause`): when that one goes on, it may end, too.
     """
     over = threading.Event()
     thread = threading.Thread(target=_go_on, args=(over, held_for), name="interpreter-watch", daemon=True)

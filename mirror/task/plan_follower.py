@@ -20,11 +20,9 @@ from functools import partial
 from confluent_kafka import KafkaError
 
 from mirror import logs
-from mirror.backoff import Backoff
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ControlWriter
 from mirror.control.partition_state import State
-from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.slice_claims import Claimant
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import ClusterAway, MirrorError, PartitionError
@@ -43,7 +41,7 @@ from mirror.task.known_positions import StartPoint
 from mirror.task.reading_watch import ReadingWatch
 from mirror.task.reporter import Reported, Reporter
 from mirror.task.slice_plan import SlicePlan
-from mirror.task.start_offsets import find_starts
+from mirror.task.start_offsets import LastPositions, find_starts
 from mirror.task.step_watch import StepWatch
 from mirror.task.task_services import TaskServices
 from mirror.task.thread_stack import stack_of
@@ -89,17 +87,14 @@ class PlanFollower(threading.Thread):
         self._being_let_go: list[tuple[Copier, State]] = []  # each with the state that it was asked to enter
         self._paused: dict[Partition, Copier] = {}
         self._waiting = WaitingPartitions()
-        # Last positions of partitions that this task gave up; newer than their last reports.
-        self._positions: dict[tuple[Partition, str], Position] = {}  # by the remote topic, too
+        self._last = LastPositions(services.flow)
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
         holding = HoldingProducers(partial(holding_producer, self._flow.source))
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after, holding.of)
         self._reporter = Reporter(plan, services.clock, services.throttles, self._ends, self._reported, paths.of)
-        self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
-        self._retry_at = 0.0
         self._report_at = 0.0
 
     def run(self) -> None:
@@ -137,10 +132,12 @@ class PlanFollower(threading.Thread):
 
     def _follow(self) -> None:
         """Compare what the plan wants with what we hold: let go, pause, resume, join."""
+        generation = self._plan.generation  # read first: then a newer plan that another thread reads now is noticed
         wanted = self._plan.wanted()
         if wanted is None:
             self.done.set()
             return
+        self._last.follow(generation, wanted)
         self._follow_settings()
         self._follow_throttle()
         for partition, copier in list(self._assigned.items()):
@@ -161,8 +158,8 @@ class PlanFollower(threading.Thread):
         held = {copier.partition for copier, _ in self._being_let_go} | self._assigned.keys() | self._paused.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
         self._waiting.keep(joining)
-        if joining and time.monotonic() >= self._retry_at:
-            self._join(joining)
+        if due := self._waiting.due(joining):
+            self._join(due)
 
     def _follow_settings(self) -> None:
         """Apply those settings of a newer plan that are copied into other objects."""
@@ -191,10 +188,10 @@ class PlanFollower(threading.Thread):
         for copier, next_state in [each for each in self._being_let_go if each[0].snapshot.has_become(each[1])]:
             self._being_let_go.remove((copier, next_state))
             seen = copier.snapshot
-            if seen.position.topic_id:
-                self._positions[copier.partition, copier.topic.remote] = seen.position
             report = self._reporter.one(copier)  # its last transaction counts too
             goes_on = copier.partition in wanted  # this task goes on: it is nobody else's
+            if goes_on:
+                self._last.keep(copier.partition, copier.topic, seen.position)
             if goes_on and seen.state is State.RELEASED:
                 report = replace(report, state=State.STARTING.value)
             self._writer.report([report])
@@ -211,22 +208,18 @@ class PlanFollower(threading.Thread):
         if next_state is State.RELEASED:
             self._reporter.forget(copier.partition)
 
-    def _join(self, joining: dict[Partition, Topic]) -> None:
+    def _join(self, joining: Mapping[Partition, Topic]) -> None:
         missing: dict[Partition, KafkaError] = {}
         try:
             starts = self._find_starts(joining, missing)
         except (ClusterAway, PartitionError) as error:
             state = State.BLOCKED if error.blocked else State.RETRYING
-            self._wait_to_join(joining, dict.fromkeys(joining, str(error)), state)
+            self._note_tried(joining, dict.fromkeys(joining, str(error)), state)
             return
         self._source.note(bool(missing), "starts")
-        if missing:
-            reasons = {p: f"the source gives no offset to start at: {why.str()}" for p, why in missing.items()}
-            self._wait_to_join(joining, reasons, State.RETRYING)
-        else:
-            self._backoff.reset()
-            self._waits_for.clear()
-            self._waiting.keep({})
+        reasons = {p: f"the source gives no offset to start at: {why.str()}" for p, why in missing.items()}
+        self._note_tried(joining, reasons, State.RETRYING)
+        self._last.begun({partition: joining[partition] for partition in starts})
         for partition, start in starts.items():
             paused = self._plan.is_paused(partition)
             copier = self._paths.copier(partition, joining[partition], start, paused)
@@ -237,23 +230,25 @@ class PlanFollower(threading.Thread):
                 self._paths.begin(copier)
 
     def _find_starts(
-        self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
+        self, joining: Mapping[Partition, Topic], missing: dict[Partition, KafkaError]
     ) -> dict[Partition, StartPoint]:
-        ours = {p: self._positions[p, t.remote] for p, t in joining.items() if (p, t.remote) in self._positions}
         self._waiting.begin()
 
-        def reported() -> dict[Partition, Position]:
-            self._waiting.reported = found = newer(reported_positions(self._flow, joining, self._plan.size), ours)
+        def reported() -> Mapping[Partition, Position]:
+            self._waiting.reported = found = self._last.of(joining, self._plan.size)
             return found
 
         with ThreadPoolExecutor(1) as pool:  # reads the reports while the positions are read: copying waits for both
             read, positions, source = pool.submit(reported), self._services.positions, self._source.client
             return find_starts(self._plan.flow, positions, source, joining, read.result, missing)
 
-    def _wait_to_join(self, joining: Mapping[Partition, Topic], reasons: Mapping[Partition, str], state: State) -> None:
+    def _note_tried(self, tried: Mapping[Partition, Topic], reasons: Mapping[Partition, str], state: State) -> None:
         """Report and log why partitions wait. If the status topic is away, nobody else logs it, and no report comes."""
-        self._retry_at = time.monotonic() + self._backoff.next()
-        self._waiting.replace(joining, reasons, state)
+        self._waiting.tried(tried, reasons, state)
+        if not self._waiting.failed:
+            self._waits_for.clear()
+        if not reasons:
+            return
         some, why = next(iter(reasons.items()))
         reason = f"{plural(len(reasons), 'partition')}, e.g. {some}: {why}"
         if self._waits_for.is_new(reason):

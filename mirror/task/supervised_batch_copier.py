@@ -142,7 +142,7 @@ class SupervisedBatchCopier:
     async def _recover(self, error: MirrorError) -> None:
         """Count and tell the error, as RecordCopier._recover does. Then wait, unless the partition is let go."""
         follows, counters = recovery(error, self._state), self._books.counters
-        if follows.outcome:
+        if follows.outcome and self._copier.in_transaction:  # a take-over that has failed is no transaction
             counters.transactions[follows.outcome] += 1
         counters.fenced += follows.fenced
         if follows.fenced and not await self._services.ownership.get(self.partition):

@@ -6,10 +6,12 @@ hangs.
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
+from mirror.backoff import Backoff
 from mirror.control.partition_state import State
 from mirror.control.reports import NOWHERE, Counters
 from mirror.model import Partition, Position, Topic
@@ -34,13 +36,24 @@ class WaitingPartition:
 
 
 class WaitingPartitions:
-    """The waiting partitions of one task."""
+    """The waiting partitions of one task, and when it tries again to start them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.all: Mapping[Partition, WaitingPartition] = {}  # that may be reported
         self._newest: Mapping[Partition, WaitingPartition] = {}
         # The positions that were reported last, as read for the partitions that join; None if that has failed.
         self.reported: Mapping[Partition, Position] | None = None
+        self.failed: Set[Partition] = frozenset()  # those whose last try has failed; they share the back-off
+        self._clock = clock
+        self._backoff = Backoff(0.2, 5.0)
+        self._retry_at = 0.0
+
+    def due(self, joining: Mapping[Partition, Topic]) -> Mapping[Partition, Topic]:
+        """Those of `joining` to start now. Until the back-off is over, they are those that it does not hold up."""
+        self.failed &= joining.keys()
+        if self._clock() >= self._retry_at:
+            return joining
+        return {partition: topic for partition, topic in joining.items() if partition not in self.failed}
 
     def begin(self) -> None:
         """Report none while it is found out where they start: that takes long, and another task may claim them."""
@@ -54,19 +67,27 @@ class WaitingPartitions:
         kept = {partition: each for partition, each in self._newest.items() if joining.get(partition) == each.topic}
         self.all = self._newest = kept
 
-    def replace(self, joining: Mapping[Partition, Topic], reasons: Mapping[Partition, str], state: State) -> None:
-        """Take those of `joining` that have a reason to wait, in place of those that waited before.
+    def tried(self, joining: Mapping[Partition, Topic], reasons: Mapping[Partition, str], state: State) -> None:
+        """Learn that it was tried to start `joining`. Those that have a reason to wait go on waiting.
 
-        Nothing changes while the last reports can't be read. A report replaces the partition's last one. So it has to
-        carry the position on that stands there, which is needed if the committed one has vanished.
+        What is reported of them stays the same while the last reports can't be read. A report replaces the partition's
+        last one. So it has to carry the position on that stands there, which is needed if the committed one has
+        vanished.
         """
+        others = self.failed - joining.keys()
+        self.failed = others | reasons.keys()
+        if not self.failed:
+            self._backoff.reset()
+        elif reasons and not others:  # with others that wait already, these are tried again when those are
+            self._retry_at = self._clock() + self._backoff.next()
         if self.reported is None:
             return
-        self._newest = {
+        before, rest = self._newest, {here: each for here, each in self._newest.items() if here not in joining}
+        self._newest = rest | {
             partition: WaitingPartition(
                 partition,
                 joining[partition],
-                self._newest[partition].incarnation if partition in self._newest else uuid.uuid4().hex[:16],
+                before[partition].incarnation if partition in before else uuid.uuid4().hex[:16],
                 _snapshot(state, reason, self.reported.get(partition)),
             )
             for partition, reason in reasons.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +12,14 @@ from typing import Any
 import pytest
 
 from mirror.errors import PositionUnstable
-from mirror.groups import loaded_positions
 from mirror.groups.loaded_positions import LoadedPositions
 from mirror.model import MapEnd, Partition, Position
 from mirror.settings import Cluster
+from mirror.target import coordination
 from mirror.target.position_metadata import encoded
 from mirror.wire.error_codes import CODES
 from mirror.wire.offsets import Offset, Where
-from tests.harness.fake_coordinator import Commit, FakeCoordinator
+from tests.harness.fake_coordinator import FIND_COORDINATOR, Commit, FakeCoordinator
 from tests.unit.test_naming import flow
 
 PARTITIONS = [Partition("orders", number) for number in range(3)]
@@ -74,8 +75,24 @@ def test_an_answer_counts_only_with_a_token_of_this_call(broker: FakeCoordinator
     assert {where for each in broker.commits for where in each.offsets} == {TOKEN}
 
 
+@pytest.mark.parametrize(("others", "asked"), [(["a/1", "b/1", "a/2"], 1), (["a/1", "a/1", "a/1"], 3)])
+def test_the_coordinator_is_asked_for_again_only_if_the_token_stands_still(
+    others: list[str], asked: int, broker: FakeCoordinator
+) -> None:
+    """One that can still commit may show the token of a task, which was committed after ours."""
+    takes, left = broker.commit, list(others)
+
+    def after_ours(made: Commit) -> Mapping[Where, int] | None:
+        return takes(replace(made, offsets={TOKEN: Offset(0, left.pop(0))}) if left else made)
+
+    broker.commit = after_ours
+    with closing(of(broker)) as positions:
+        assert positions.load([FIRST]) == {FIRST: AT}
+    assert len(broker.commits) == 4 and broker.count(FIND_COORDINATOR) == asked
+
+
 def test_without_such_an_answer_nothing_is_loaded(broker: FakeCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loaded_positions, "TIMEOUT", 0.1)
+    monkeypatch.setattr(coordination, "PATIENCE", 0.1)
     for error in (0, CODES["GROUP_AUTHORIZATION_FAILED"]):
         broker.commit = partial(answered, error)
         with closing(of(broker)) as positions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -38,7 +38,7 @@ from mirror.target.transaction_content import Places
 from mirror.target.written import AppendedOffsets
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
-from mirror.wire.metadata import Leader
+from mirror.wire.metadata import Leader, id_of
 from mirror.wire.pool import MOST_CONNECTIONS
 from mirror.wire.produce import ALL, LEADER
 from mirror.wire.requests import Request
@@ -50,6 +50,7 @@ from tests.unit.test_naming import flow
 TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)
 AT = Position(0, "id", 4, remote_id=REMOTE_ID, map_end=MapEnd())
 RARELY = flow(offset_lag_max=1_000)
+ANOTHER_ID = "YW5vdGhlci1hbm90aGVyLQ"  # of no topic of the target
 
 
 def session(target: Target, of: Flow = RARELY, topic: Topic = TOPIC, careful: bool = False) -> BatchSession:
@@ -277,9 +278,11 @@ def test_nothing_is_sent_while_one_of_our_own_topics_has_no_leader(topic: str, c
     async def run() -> None:
         target, batches = Leaderless(), made(3, 2)
         for tried in range(3):
+            copying = session(target, careful=careful)
             with pytest.raises(OutcomeUnknown, match="has no leader") as raised:
-                await session(target, careful=careful).copy(batches, after(batches))
+                await copying.copy(batches, after(batches))
             assert raised.value.away and not target.requests, tried
+            assert not copying.in_transaction, "nothing was begun"
         if topic == MAP:  # a topic without entries does not need it
             copying = session(target, topic=replace(TOPIC, remote_id=""), careful=careful)
             await copying.copy(batches, after(batches, None))
@@ -335,10 +338,68 @@ def test_another_remote_topic_than_the_plans_gets_nothing() -> None:
 
     async def run() -> None:
         target, batches = Target(), made(3)
-        copying = session(target, topic=replace(TOPIC, remote_id="YW5vdGhlci1hbm90aGVyLQ"))
+        copying = session(target, topic=replace(TOPIC, remote_id=ANOTHER_ID))
         with pytest.raises(OutcomeUnknown, match="remote is another topic"):
             await copying.copy(batches, after(batches))
-        assert not target.requests
+        assert not target.requests and not copying.in_transaction
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("commit", [BatchSession.settle, BatchSession.commit_position])
+def test_no_position_is_committed_for_another_remote_topic_than_the_plans(
+    commit: Callable[[BatchSession, Position], Coroutine[Any, Any, None]],
+) -> None:
+    """Nor the sync of a record that the other topic had."""
+
+    async def run() -> None:
+        target, batches = Target(), made(3)
+        copying = session(target)
+        await copying.copy(batches, after(batches))
+        asked = len(target.requests)
+        target.topic_id = lambda topic: id_of(ANOTHER_ID)  # type: ignore[method-assign]
+        with pytest.raises(OutcomeUnknown, match="remote is another topic"):
+            await commit(copying, replace(AT, offset=9))
+        assert len(target.requests) == asked and not copying.in_transaction and copying.unsynced_tail
+        assert target.forgotten == ["remote"], "the next take-over asks which topic it is"
+
+    asyncio.run(run())
+
+
+NOT_ANSWERED = Unanswered("gone")
+
+
+@pytest.mark.parametrize(
+    ("target", "asked"),
+    [
+        pytest.param({"append_time": 5}, False, id="replaced timestamps"),
+        pytest.param({"faults": {0: NOT_ANSWERED}}, False, id="the first batch"),
+        pytest.param({"kinds": {"TxnOffsetCommit": [CODES["UNKNOWN_SERVER_ERROR"]]}}, False, id="the position"),
+        pytest.param({"faults": {4: NOT_ANSWERED}}, True, id="the end is not answered"),
+        pytest.param({"faults": {4: Lost(NOT_ANSWERED)}}, True, id="the answer to the end is lost"),
+        pytest.param({"kinds": {"EndTxn": [CODES["UNKNOWN_SERVER_ERROR"]]}}, True, id="the end is refused"),
+    ],
+)
+def test_the_commit_counts_as_asked_for_only_from_its_end_on(target: dict[str, Any], asked: bool) -> None:
+    """What was not ended was not committed, so nobody needs to look whether it was."""
+
+    async def run() -> None:
+        broken, batches = Target(**target), made(3, 2)
+        copying = session(broken)
+        with pytest.raises(PartitionError):
+            await copying.copy(batches, after(batches))
+        assert copying.commit_asked == ((after(batches, MapEnd(100, 0)), 100) if asked else None)
+        assert bool(broken.count("EndTxn")) == asked and copying.in_transaction
+
+    asyncio.run(run())
+
+
+def test_what_is_committed_is_neither_asked_for_nor_under_way() -> None:
+    async def run() -> None:
+        copying, batches = session(Target()), made(3)
+        await copying.copy(batches, after(batches))
+        await copying.settle(replace(AT, offset=9))
+        assert copying.commit_asked is None and not copying.in_transaction
 
     asyncio.run(run())
 

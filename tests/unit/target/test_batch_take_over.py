@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -22,6 +23,7 @@ from mirror.wire.offsets import Offset
 from mirror.wire.transactional import Identity
 from tests.harness import batches
 from tests.harness.batch_target import PRODUCER, REMOTE_ID, Target
+from tests.unit.target.test_batch_session import ANOTHER_ID
 from tests.unit.test_naming import flow
 
 TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)
@@ -145,7 +147,7 @@ def test_who_may_not_look_takes_it_that_there_are_records(error: str, passes: bo
 def test_only_a_token_of_ours_is_believed(tokens: list[str], believed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that was deposed tells what it remembers."""
     if not believed:
-        monkeypatch.setattr(batch_take_over, "PATIENCE", 0.2)
+        monkeypatch.setattr(coordination, "PATIENCE", 0.2)
 
     async def run() -> None:
         target = Target(tokens=list(tokens), position=COMMITTED)
@@ -155,6 +157,50 @@ def test_only_a_token_of_ours_is_believed(tokens: list[str], believed: bool, mon
             with pytest.raises(PositionUnstable, match="the position of remote-0 comes from a stale group"):
                 await taking(target)
         assert target.count("OffsetCommit") == target.count("OffsetFetch")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("tokens", "forgotten"),
+    [
+        (["a/1"], 0),
+        (["a/1", "b/1", "a/2", "b/2"], 0),
+        (["a/1", "a/1"], 1),
+        (["a/1", "b/1", "b/1", "b/1", "a/2"], 2),
+        (["", ""], 1),
+    ],
+)
+def test_a_coordinator_is_forgotten_only_if_the_token_stands_still(tokens: list[str], forgotten: int) -> None:
+    """The tasks of a flow write their tokens to one place, so a coordinator that is well may show another's."""
+
+    async def run() -> None:
+        target = Target(tokens=list(tokens), position=COMMITTED)
+        assert (await taking(target)).position == AT
+        assert target.forgotten == ["group"] * forgotten and target.count("OffsetFetch") == len(tokens) + 1
+
+    asyncio.run(run())
+
+
+def test_tasks_that_take_over_at_the_same_time_do_not_forget_the_coordinator() -> None:
+    async def run() -> None:
+        target = Target(position=COMMITTED)
+        taken = await asyncio.gather(*(taking(target) for _ in range(5)))
+        assert [each.position for each in taken] == [AT] * 5 and not target.forgotten
+        assert target.count("OffsetFetch") > 5, "some have seen the token of another one"
+
+    asyncio.run(run())
+
+
+def test_another_remote_topic_than_the_plans_is_not_taken_over() -> None:
+    """The plan will say what follows. If only what is known of the topic is old, the next try finds the plan's."""
+
+    async def run() -> None:
+        target, owner = Target(position=COMMITTED), Owner.of(flow(), replace(TOPIC, remote_id=ANOTHER_ID), 0)
+        with pytest.raises(OutcomeUnknown, match="remote is another topic than the one that the plan names") as raised:
+            await take_over(cast(Cluster, target), owner, Tokens())
+        assert target.forgotten == ["remote"] and not target.count("OffsetCommit")
+        assert (raised.value.away, raised.value.blocked) == (False, False)
 
     asyncio.run(run())
 

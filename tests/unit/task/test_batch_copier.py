@@ -40,6 +40,7 @@ from mirror.task.rate_limits import AT_ONCE, RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import TopicKey
+from mirror.wire.metadata import id_of
 from mirror.wire.offsets import Offset
 from mirror.wire.requests import Request
 from tests.harness import batches
@@ -524,7 +525,6 @@ FOREIGN, HANDED_BACK = Offset(5, "by another tool", 2), Offset(5, encoded(AT.han
         pytest.param("doubted", {"target": Target()}, id="gone"),
         pytest.param("doubted", {"target": Target(), "start": StartPoint(0)}, id="records without a position"),
         pytest.param("remote_topic", {"topic": replace(TOPIC, remote_lost=True)}, id="remote topic lost"),
-        pytest.param("remote_topic", {"topic": replace(TOPIC, remote_id=TOPIC_ID)}, id="another remote topic"),
         pytest.param("transform", {"of": flow(transform="shop.change")}, id="a transform"),
         pytest.param("unsupported", {"target": Target(position=COMMITTED, level=1)}, id="transactions version 1"),
     ],
@@ -535,8 +535,37 @@ def test_what_only_the_record_path_can_judge(reason: str, change: dict[str, Any]
         with pytest.raises(LeaveBatchPath, match=reason):
             await world.until(lambda: False)
         assert not world.target.count("Produce") and world.target.commits == 0
-        # Of another topic than the plan names one knows perhaps by an old answer: the next try asks for it again.
-        assert ("remote" in world.target.forgotten) == (world.topic.remote_id == TOPIC_ID)
+
+    asyncio.run(run())
+
+
+def test_another_remote_topic_than_the_plans_waits_for_the_plan() -> None:
+    """The record path could not tell it from the one that the plan names, and would write to it."""
+
+    async def run() -> None:
+        world = World()
+        world.source.add(8, lambda: made(3, at=5))
+        known, world.target.topic_id = world.target.topic_id, lambda topic: id_of(TOPIC_ID)  # type: ignore[method-assign]
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknown, match="remote is another topic than the one that the plan names"):
+                await world.until(lambda: False)
+            assert not world.target.count("Produce") and not world.copier.in_transaction
+        world.target.topic_id = known  # type: ignore[method-assign]
+        await world.until(lambda: world.target.position.offset == 8)
+        assert committed(world) == contents(range(5, 8)), "only what was known of it was old"
+
+    asyncio.run(run())
+
+
+def test_who_leaves_before_the_end_of_a_transaction_remembers_none() -> None:
+    """The record path would look what has become of it."""
+
+    async def run() -> None:
+        world = World(target=Target(position=COMMITTED, append_time=5))
+        world.source.add(8, lambda: made(3, at=5))
+        with pytest.raises(LeaveBatchPath, match="target_refuses"):
+            await world.until(lambda: False)
+        assert not world.unconfirmed and not world.target.count("EndTxn")
 
     asyncio.run(run())
 

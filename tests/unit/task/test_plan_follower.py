@@ -13,7 +13,7 @@ import pytest
 from mirror.control.partition_state import State
 from mirror.control.reports import Counters, Report
 from mirror.control.task_settings import TaskSettings
-from mirror.model import Partition, Position
+from mirror.model import Partition, Position, Topic
 from mirror.task.plan_follower import PlanFollower
 from tests.unit.test_naming import flow
 
@@ -76,13 +76,14 @@ def test_only_a_partition_that_another_task_goes_on_with_is_told_as_released(
     state: State, goes_on: bool, told: str
 ) -> None:
     """A change of its data path hands it to this very task, and status would call it unassigned for a second."""
-    here, reports = Partition("t", 0), list[Report]()
+    here, reports, kept = Partition("t", 0), list[Report](), list[tuple[Partition, Topic, Position]]()
+    topic, at = Topic("a.t", "id", 1, 1), Position(3, "id")
     report = Report("us", "one", 7, here, "a.t", state.value, "", 100, 5, 0.0, 0.0, Counters())
-    snapshot = SimpleNamespace(state=state, has_become=state.__eq__, position=Position(3, ""))
-    copier: Any = SimpleNamespace(partition=here, snapshot=snapshot, topic=SimpleNamespace(remote="a.t"))
+    snapshot = SimpleNamespace(state=state, has_become=state.__eq__, position=at)
+    copier: Any = SimpleNamespace(partition=here, snapshot=snapshot, topic=topic)
     task: Any = SimpleNamespace(
         _being_let_go=[(copier, state)],
-        _positions={},
+        _last=SimpleNamespace(keep=lambda *each: kept.append(each)),
         _paused={},
         _writer=SimpleNamespace(report=reports.extend),
         _reporter=SimpleNamespace(one=lambda _: report),
@@ -92,6 +93,7 @@ def test_only_a_partition_that_another_task_goes_on_with_is_told_as_released(
     )
     PlanFollower._finish_letting_go(task, {here} if goes_on else set())
     assert [each.state for each in reports] == [told] and not task._being_let_go
+    assert kept == ([(here, topic, at)] if goes_on else []), "another task goes on from another position"
 
 
 def test_a_decision_wakes_only_the_blocked_partition_that_it_is_about() -> None:

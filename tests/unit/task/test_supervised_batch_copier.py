@@ -147,6 +147,23 @@ def test_it_tries_again_after_an_error(caplog: pytest.LogCaptureFixture) -> None
     assert [each.message for each in caplog.records] == ["partition is retrying"], "once"
 
 
+@pytest.mark.parametrize(("kind", "asked"), [("InitProducerId", 1), ("ListOffsets", 2), ("OffsetFetch", 1)])
+def test_a_take_over_that_fails_is_no_transaction(kind: str, asked: int) -> None:
+    """Also after a transaction of which nobody knows the outcome. A take-over that succeeds has `asked` so often."""
+
+    async def run() -> None:
+        world, error = World(), CODES["UNKNOWN_SERVER_ERROR"]
+        world.target.kinds = {kind: [error, error, *[0] * asked, error, error], "EndTxn": [error]}
+        world.source.add(8, lambda: made(3, at=5))
+        await world.until(lambda: world.target.position.offset == 8 and world.state is State.RUNNING)
+        counters = world.copier.snapshot.counters
+        assert (counters.retries, counters.transactions) == (5, {"committed": 1, "aborted": 0, "unknown": 1})
+        world.copier.post(LetGo(State.RELEASED))
+        await world.running
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("ours", [True, False])
 def test_who_is_fenced_looks_whose_the_partition_is(ours: bool) -> None:
     async def run() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from mirror.backoff import Backoff
 from mirror.control.partition_state import State
 from mirror.errors import ClusterAway, PartitionError
 from mirror.logs import OnChange
@@ -29,7 +28,7 @@ def waiting(*partitions: Partition) -> WaitingPartitions:
     """These partitions wait, and the first one was reported before."""
     found = WaitingPartitions()
     found.reported = {FIRST: BEFORE}
-    found.replace(JOINING, dict.fromkeys(partitions, "no leader"), State.RETRYING)
+    found.tried(JOINING, dict.fromkeys(partitions, "no leader"), State.RETRYING)
     assert not found.all, "the slice may have another task by now"
     found.keep(JOINING)
     return found
@@ -44,12 +43,12 @@ def test_a_report_carries_the_position_on_that_it_replaces() -> None:
 
 def test_nothing_is_reported_before_the_last_reports_were_read() -> None:
     found = WaitingPartitions()
-    found.replace(JOINING, {FIRST: "no answer"}, State.RETRYING)
+    found.tried(JOINING, {FIRST: "no answer"}, State.RETRYING)
     found.keep(JOINING)
     assert not found.all
     found = waiting(FIRST)
     found.reported = None
-    found.replace(JOINING, dict.fromkeys(JOINING, "no answer"), State.RETRYING)
+    found.tried(JOINING, dict.fromkeys(JOINING, "no answer"), State.RETRYING)
     found.keep(JOINING)
     assert found.all.keys() == {FIRST}, "what was read before holds, since this task has the partition"
 
@@ -58,13 +57,13 @@ def test_one_time_of_waiting_is_one_incarnation() -> None:
     """The service adds up what incarnations have counted, and ignores the late reports of an earlier one."""
     found = waiting(FIRST)
     incarnation = found.all[FIRST].incarnation
-    found.replace(JOINING, {FIRST: "not authorized", SECOND: "no leader"}, State.BLOCKED)
+    found.tried(JOINING, {FIRST: "not authorized", SECOND: "no leader"}, State.BLOCKED)
     found.keep(JOINING)
     first, second = found.all.values()
     assert (first.incarnation, first.snapshot.state) == (incarnation, State.BLOCKED)
     assert second.incarnation != incarnation
     found.keep({})
-    found.replace(JOINING, {FIRST: "no leader"}, State.RETRYING)
+    found.tried(JOINING, {FIRST: "no leader"}, State.RETRYING)
     found.keep(JOINING)
     assert found.all[FIRST].incarnation != incarnation
 
@@ -74,7 +73,7 @@ def test_who_waits_no_more_is_not_reported_as_waiting() -> None:
     found.begin()
     assert not found.all, "the slice may have another task once it is known where they start"
     found.reported = {}
-    found.replace(JOINING, {SECOND: "no leader"}, State.RETRYING)
+    found.tried(JOINING, {SECOND: "no leader"}, State.RETRYING)
     found.keep(JOINING)
     assert found.all.keys() == {SECOND}, "the first one has started"
 
@@ -85,6 +84,60 @@ def test_who_leaves_the_slice_or_has_another_topic_waits_no_more() -> None:
     assert found.all.keys() == {FIRST}
 
 
+class Joining:
+    """Partitions that a task tries to start when they are due, each look at a time of its own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waiting = WaitingPartitions(lambda: self.now)
+        self.waiting.reported = {}
+
+    def look(self, *joining: Partition, fails: tuple[Partition, ...] = (), after: float = 0.0) -> set[Partition]:
+        """The partitions that were tried, `after` so many seconds."""
+        self.now += after
+        topics = dict.fromkeys(joining, TOPIC)
+        self.waiting.keep(topics)
+        if due := self.waiting.due(topics):
+            self.waiting.tried(due, {each: "no leader" for each in fails if each in due}, State.RETRYING)
+        return set(due)
+
+
+def test_who_has_not_waited_yet_does_not_wait_for_the_others_back_off() -> None:
+    task = Joining()
+    assert task.look(FIRST, fails=(FIRST,)) == {FIRST}
+    assert task.look(FIRST, SECOND) == {SECOND}
+    assert task.waiting.failed == {FIRST}, "its back-off goes on"
+    assert task.look(FIRST) == set()
+    assert task.look(FIRST, after=0.2) == {FIRST}
+    assert not task.waiting.failed
+
+
+def test_who_fails_as_well_is_tried_again_with_the_others() -> None:
+    task = Joining()
+    task.look(FIRST, fails=(FIRST,))
+    for _ in range(5):  # the next back-offs are longer
+        task.look(FIRST, fails=(FIRST,), after=10.0)
+    assert task.look(FIRST, SECOND, fails=(SECOND,), after=1.0) == {SECOND}
+    assert task.look(FIRST, SECOND, after=1.0) == set(), "the last back-off is between 2.5 and 5 seconds"
+    assert task.waiting.all.keys() == {FIRST, SECOND}
+    assert task.look(FIRST, SECOND, after=3.0) == {FIRST, SECOND}
+
+
+def test_new_ones_that_fail_keep_nobody_waiting_for_longer() -> None:
+    task, others = Joining(), [Partition("u", number) for number in range(10)]
+    task.look(FIRST, fails=(FIRST,))
+    for here in others:
+        task.look(FIRST, *others[: others.index(here) + 1], fails=tuple(others), after=0.01)
+    assert FIRST in task.look(FIRST, *others, after=0.1)
+
+
+def test_who_has_left_holds_up_nobody() -> None:
+    task = Joining()
+    task.look(FIRST, fails=(FIRST,))
+    assert task.look(SECOND) == {SECOND}
+    assert task.look(FIRST, SECOND) == {FIRST, SECOND}, "it comes back, and was not tried since"
+
+
 class Task(SimpleNamespace):
     """A plan follower as far as it starts partitions. `answers` are errors, or the refusals of the source."""
 
@@ -93,11 +146,11 @@ class Task(SimpleNamespace):
             _flow=flow(),
             _waiting=WaitingPartitions(),
             _waits_for=OnChange(),
-            _backoff=Backoff(0.2, 5.0),
             _source=SimpleNamespace(note=lambda *_: None),
             _plan=SimpleNamespace(is_paused=lambda _: False),
             _paths=SimpleNamespace(copier=lambda partition, *_: partition, begin=lambda _: None),
             _assigned={},
+            _last=SimpleNamespace(begun=lambda _: None),
         )
         self.answers = list(answers)
 
@@ -110,8 +163,8 @@ class Task(SimpleNamespace):
         missing |= answer
         return {partition: StartPoint(0) for partition in joining if partition not in missing}
 
-    def _wait_to_join(self, *of: Any) -> None:
-        PlanFollower._wait_to_join(self, *of)  # type: ignore[arg-type]
+    def _note_tried(self, *of: Any) -> None:
+        PlanFollower._note_tried(self, *of)  # type: ignore[arg-type]
 
     def join(self) -> dict[Partition, tuple[str, str]]:
         """Try to start what has not started. Returns state and reason of those that wait."""
