@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test jars tools prepare unit kafka-image image-test kube-test bench chaos lint docs dist release java
+.PHONY: help demo test jars tools prepare unit kafka-image image-test kube-test bench chaos lint docs dist committed release java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -95,7 +95,11 @@ dist: $(VENV)/ready ## sdist and wheel of the last commit, in dist: the same byt
 	@rm -rf dist
 	@$(VENV)/bin/python deploy/release/dist.py dist
 
-release: dist ## what a release consists of, in dist: those, the chart, alerts, dashboard, a bill of materials, and sums; IMAGE=registry/name: the image of the chart
+# All but the sdist and the wheel is made of the files as they are.
+committed:
+	@changed=$$(git status --porcelain) && [ -z "$$changed" ] || { echo "a release is made of a commit, and these files differ from it:" >&2; echo "$$changed" >&2; exit 1; }
+
+release: committed dist ## what a release consists of, in dist: those, the chart, alerts, dashboard, a bill of materials, and sums; IMAGE=registry/name: the image of the chart
 	@helm=$$($(RUN) tests.harness.helm) && deploy/release/chart.sh $$helm dist
 	@cp deploy/prometheus/alerts.yaml dist/mirror-alerts.yaml
 	@cp deploy/grafana/mirror.json dist/mirror-dashboard.json

@@ -65,7 +65,7 @@ class ControlReader:
         self.signs = Signs()
         self.recreations = 0  # how often the topic was found to have another id, or to have become shorter
         self._kept = KeptOrders()
-        self._claims = KeptClaims()
+        self.kept_claims = KeptClaims()
         self._flow = flow
         self._topic = flow.control_topic
         self._newest_plans: deque[bytes] = deque(maxlen=2)  # until they are decoded
@@ -97,12 +97,7 @@ class ControlReader:
     @property
     def claims(self) -> Mapping[int, str]:
         """The task that has claimed each slice last."""
-        return self._claims.tasks
-
-    @property
-    def replaced_tasks(self) -> deque[Claim]:
-        """The claims by which a task has replaced another one. The user of the reader removes them."""
-        return self._claims.replaced
+        return self.kept_claims.tasks
 
     @property
     def awaits_plan(self) -> bool:
@@ -272,7 +267,7 @@ class ControlReader:
         elif key == VERIFY_KEY:
             self.verified = Verification.decode(value)
         elif key.startswith(CLAIM_KEY):
-            self._claims.keep(Claim.decode(key, value))
+            self.kept_claims.keep(Claim.decode(key, value))
         return True
 
     def _decode_plan(self) -> None:

@@ -144,7 +144,7 @@ class FlowLeader:
         It reads nothing: it returns what earlier reads of the control topic have found. The first tasks of a Spark
         epoch do not count, whatever ended the previous epoch.
         """
-        taken, replaced = [], self.control.replaced_tasks
+        taken, replaced = [], self.control.kept_claims.replaced
         while replaced:
             taken.append(replaced.popleft())
         return [claim.slice for claim in taken if claim.service_id == self._service_id]

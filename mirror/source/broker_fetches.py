@@ -23,6 +23,7 @@ PURPOSE = "fetch"
 UNREADABLE_MAX = 5  # answers in a row that can't be read, before the record path gets what they may be about
 # Partitions of an answer, and bytes of records, before others have their turn: so many bytes may be a thousand batches.
 AT_ONCE, BYTES_AT_ONCE = 100, 2**16
+QUIET_LOOK = 0.5  # seconds
 _EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
 _FINAL = -1  # a session's epoch in the request that ends it
 _TOPIC_IDS = 13  # the first version of Fetch that has them
@@ -105,8 +106,8 @@ class BrokerFetches:
         """The next request, as soon as a feed has room, and no quota holds it back: it says what is wanted by then."""
         loop = asyncio.get_running_loop()
         while True:
-            while self._connection and (left := self._connection.quiet_until - loop.time()) > 0:
-                await asyncio.sleep(left)
+            while (known := self._connection) and not known.closed and (left := known.quiet_until - loop.time()) > 0:
+                await asyncio.sleep(min(left, QUIET_LOOK))  # it may be closed meanwhile
             if self._compares:
                 self._leave_to_others()
             room = self._fetcher.memory.room(self._fetcher.answer_max)

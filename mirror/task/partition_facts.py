@@ -224,6 +224,8 @@ class PartitionFacts:
         if state is not State.BLOCKED and not (state is State.PAUSED and self.state in (State.BLOCKED, State.PAUSED)):
             self.incident = None
         self.state, self.reason = state, reason or (self.reason if self.incident else "")
+        if state is State.RELEASED:
+            self._stops.copied()
         if state is State.RUNNING:
             self._hint_doubted = False
 

@@ -132,8 +132,7 @@ class PlanFollower(threading.Thread):
 
     def _follow(self) -> None:
         """Compare what the plan wants with what we hold: let go, pause, resume, join."""
-        generation = self._plan.generation  # read first: then a newer plan that another thread reads now is noticed
-        wanted = self._plan.wanted()
+        generation, wanted = self._wanted()
         if wanted is None:
             self.done.set()
             return
@@ -160,6 +159,14 @@ class PlanFollower(threading.Thread):
         self._waiting.keep(joining)
         if due := self._waiting.due(joining):
             self._join(due)
+
+    def _wanted(self) -> tuple[int, Mapping[Partition, Topic] | None]:
+        """What the plan wants, and the generation of that plan: another thread may read a newer one at any time."""
+        while True:
+            generation = self._plan.generation
+            wanted = self._plan.wanted()
+            if generation == self._plan.generation:
+                return generation, wanted
 
     def _follow_settings(self) -> None:
         """Apply those settings of a newer plan that are copied into other objects."""

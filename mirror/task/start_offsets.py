@@ -25,7 +25,7 @@ class LastPositions:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        # The remote topics of the partitions that no other task can have copied since their reports were read.
+        # The remote topics of the partitions that the plan has given to no other task since their reports were read.
         self._alone: dict[Partition, str] = {}
         # The last positions of partitions that this task gave up, by the remote topic, too.
         self._ours: dict[tuple[Partition, str], Position] = {}

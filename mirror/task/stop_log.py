@@ -91,7 +91,7 @@ class StopLog:
         return self._away.others(self) if now - self._away_since >= AWAY_FOR else None
 
     def copied(self) -> None:
-        """The partition is copied again: the next error is new."""
+        """The partition is copied again, or this copier has it no more: the next error is new."""
         self._errors.clear()
         self._recovered()
 

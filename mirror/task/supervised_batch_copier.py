@@ -126,6 +126,7 @@ class SupervisedBatchCopier:
                 await self._attempt()
         finally:
             self._become(State.RELEASED)
+            self._stops.copied()
 
     async def _attempt(self) -> None:
         try:

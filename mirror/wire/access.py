@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
@@ -197,8 +198,14 @@ def _trust(location: str, text: str | None) -> ssl.SSLContext:
 
 
 def _find_authorities(context: ssl.SSLContext) -> None:
-    """Trust the system's authorities, as librdkafka does, if Python's OpenSSL was built to look for them elsewhere."""
-    if not context.cert_store_stats()["x509_ca"] and (found := next(filter(Path.is_file, _BUNDLES), None)):
+    """Trust the system's authorities, as librdkafka does, if Python's OpenSSL was built to look for them elsewhere.
+
+    Who names others by OpenSSL's variables is obeyed. Of a folder nothing is loaded before it is needed.
+    """
+    paths = ssl.get_default_verify_paths()
+    named = {paths.openssl_cafile_env, paths.openssl_capath_env} & os.environ.keys()
+    known = named or context.cert_store_stats()["x509_ca"]
+    if not known and (found := next(filter(Path.is_file, _BUNDLES), None)):
         context.load_verify_locations(found)
 
 

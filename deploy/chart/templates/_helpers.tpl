@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* At most 50 characters: the Job adds to it. */}}
+{{- /* At most 50 characters: the Jobs add to it. */}}
 {{- define "mirror.fullname" -}}
 {{- $name := include "mirror.name" . }}
 {{- if .Values.fullnameOverride }}
@@ -172,7 +172,7 @@ spark.kubernetes.authenticate.executor.serviceAccountName: {{ include "mirror.se
 {{- end }}
 {{- end }}
 
-{{- /* The Secrets of the HTTP port; for the service and for the test, which reads the same configuration. */}}
+{{- /* The Secrets of the HTTP port; for the service, and for the test and the Job that read the same configuration. */}}
 {{- define "mirror.httpVolumes" -}}
 {{- with .Values.http.tlsSecret }}
 - name: http-tls
@@ -323,12 +323,19 @@ envFrom:
 {{- end }}
 
 {{- define "mirror.volumes" -}}
+{{- $name := include "mirror.fullname" . }}
+{{- include "mirror.volumesOf" (list . (printf "%s-chart" $name) $name) }}
+{{- end }}
+
+{{- /* A list of the root, and of the names of the ConfigMaps with the chart's files and with `config`. */}}
+{{- define "mirror.volumesOf" -}}
+{{- $root := first . -}}
 - name: chart
-  configMap: {name: {{ include "mirror.fullname" . }}-chart}
+  configMap: {name: {{ index . 1 }}}
 - name: config
-  configMap: {name: {{ default (include "mirror.fullname" .) .Values.existingConfigMap }}}
-{{ include "mirror.commonVolumes" . }}
-{{- include "mirror.httpVolumes" . }}
+  configMap: {name: {{ default (index . 2) $root.Values.existingConfigMap }}}
+{{ include "mirror.commonVolumes" $root }}
+{{- include "mirror.httpVolumes" $root }}
 {{- end }}
 
 {{- define "mirror.podPullSecrets" -}}
@@ -356,7 +363,7 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{- /* Where the pod may run, and as what; for the service and for the test. */}}
+{{- /* Where the pod may run, and as what; for the service, for the test and for the Job that validates. */}}
 {{- define "mirror.placement" -}}
 {{ include "mirror.everywhere" . }}
 {{- with .Values.nodeSelector }}
@@ -377,7 +384,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- $config := include "mirror.atStart" (list .Values.config "" "" (.Files.Get "files/followed.yaml" | fromYaml)) }}
 {{- $_ := set $own "checksum/config" (ternary (toYaml .Values.config) $config .Values.restartOnConfigChange | sha256sum) }}
 {{- end }}
-{{- if .Values.metrics.scrapeAnnotations }}
+{{- /* A monitor would scrape the pod a second time, and annotations can name no password. */}}
+{{- $other := or .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled .Values.http.loginSecret }}
+{{- if and .Values.metrics.scrapeAnnotations (not $other) }}
 {{- $asked := dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .Values.httpPort) "prometheus.io/path" "/metrics" }}
 {{- $own = merge $own $asked (ternary (dict "prometheus.io/scheme" "https") dict (ne .Values.http.tlsSecret "")) }}
 {{- end }}
@@ -440,7 +449,7 @@ spec:
       {{- $failures := dict "failureThreshold" (ternary 150 30 (eq .Values.mode "sparkApplication")) }}
       {{- include "mirror.probe" (list . "startupProbe" "/livez" $failures) | nindent 6 }}
       {{- include "mirror.probe" (list . "livenessProbe" "/livez" dict) | nindent 6 }}
-      {{- include "mirror.probe" (list . "readinessProbe" "/readyz" dict) | nindent 6 }}
+      {{- include "mirror.probe" (list . "readinessProbe" (ternary "/livez" "/readyz" (eq .Values.readiness "alive")) dict) | nindent 6 }}
       volumeMounts:
         {{- include "mirror.mounts" . | nindent 8 }}
     {{- with .Values.extraContainers }}{{ toYaml . | nindent 4 }}{{- end }}
@@ -448,15 +457,24 @@ spec:
     {{- include "mirror.volumes" . | nindent 4 }}
 {{- end }}
 
+{{- /* Not empty if a key is that of a secret. The words are those of SECRET in mirror/config/located_yaml.py (a test
+compares). The exceptions are keys of a place, a name or a kind. */}}
+{{- define "mirror.isSecret" -}}
+{{- $name := toString . | lower | replace "oauthbearer" "" }}
+{{- if regexMatch `password|passphrase|secret|token|key|jaas|oauth|credential` $name }}
+{{- if not (regexMatch `(keytab|store|location|file|url|type|provider|algorithm|length|bits|[.]id)$|[.](secrets|secretkeyref)[.]` $name) }}yes{{ end }}
+{{- end }}
+{{- end }}
+
 {{- /* Fails if a secret is written in clear: a list of a section of the configuration and of its path. What a reference
-leads to is not in the values; "$${" is none. */}}
+leads to is not in the values; "$${" is none. Each HTTP header may be a secret, whatever its name. */}}
 {{- define "mirror.noSecrets" -}}
 {{- $path := last . }}
 {{- range $key, $value := first . }}
-{{- $at := printf "%s.%s" $path $key }}
-{{- if kindIs "map" $value }}
+{{- $at := ternary (printf "%s[%v]" $path $key) (printf "%s.%v" $path $key) (kindIs "int" $key) }}
+{{- if or (kindIs "map" $value) (kindIs "slice" $value) }}
 {{- include "mirror.noSecrets" (list $value $at) }}
-{{- else if and $value (regexMatch `(password|passphrase|secret|[.]key|key[.]pem|jaas[.]config)$` $key) (not (regexMatch `(^|[^$])[$][{]` (toString $value))) }}
+{{- else if and $value (not (kindIs "bool" $value)) (or (include "mirror.isSecret" $key) (eq $path "config.metrics.otlp.headers")) (not (regexMatch `(^|[^$])[$][{]` (toString $value))) }}
 {{- fail (printf "%s: a ConfigMap would hold it in clear. Put it into a Secret, name that in existingSecret, and write ${env:NAME} here, NAME being its key there; or mount the Secret, and write ${file:/path}" $at) }}
 {{- end }}
 {{- end }}

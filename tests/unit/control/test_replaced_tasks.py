@@ -20,7 +20,7 @@ def taken_over(flow: Flow, topic: Log, *claims: Claim) -> list[str]:  # noqa: F8
     reader = ControlReader(flow)
     reader.read_to_end()
     assert reader.claims == {claim.slice: claim.task for claim in claims}, "whoever came last has it"
-    return [claim.task for claim in reader.replaced_tasks]
+    return [claim.task for claim in reader.kept_claims.replaced]
 
 
 def test_another_task_of_the_same_epoch_takes_over(flow: Flow, topic: Log) -> None:  # noqa: F811
@@ -39,7 +39,7 @@ def test_claims_of_an_older_mirror_replace_no_task(flow: Flow, topic: Log) -> No
     topic.entries += older
     reader = ControlReader(flow)
     reader.read_to_end()
-    assert reader.claims == {0: "b"} and not reader.replaced_tasks
+    assert reader.claims == {0: "b"} and not reader.kept_claims.replaced
 
 
 def test_a_claim_that_is_read_again_counts_once(flow: Flow, topic: Log) -> None:  # noqa: F811
@@ -59,6 +59,6 @@ def test_the_tasks_of_a_slice_that_are_known_are_bounded(flow: Flow, topic: Log)
     topic.entries += entries(*claims, *claims[-HOLDERS:])
     reader = ControlReader(flow)
     reader.read_to_end()
-    assert len(reader.replaced_tasks) == len(claims) - 1, "each counts once"
-    ((_, known),) = reader._claims._holders.values()
+    assert len(reader.kept_claims.replaced) == len(claims) - 1, "each counts once"
+    ((_, known),) = reader.kept_claims._holders.values()
     assert len(known) == HOLDERS

@@ -105,9 +105,8 @@ def test_a_newer_task_that_has_claimed_the_slice_meanwhile_has_it(
     topic: Topic, control: ControlReader, claimant: Claimant
 ) -> None:
     topic.opened, topic.ends, topic.then = 1, 5.0, lambda: topic.claim(AFTER)
-    with pytest.raises(FlowError, match="a newer task"):
-        claimant.claim()
-    assert control.claims == {3: "after"}
+    claimant.claim()
+    assert control.claims == {3: "after"} and topic.now < 6.0
 
 
 def test_a_target_that_is_away_is_not_taken_for_a_transaction(topic: Topic, claimant: Claimant) -> None:

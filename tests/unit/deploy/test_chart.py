@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+import subprocess
 import tarfile
 from base64 import b64decode
 from collections.abc import Iterator
@@ -15,9 +17,14 @@ import jsonschema
 import pytest
 import referencing
 import yaml
+from click.testing import CliRunner
 
 from mirror import __version__
+from mirror.cli import cli
+from mirror.commands.convert.variables import NO_SECRETS
 from mirror.config.load import load
+from mirror.config.located_yaml import SECRET
+from mirror.errors import ConfigError
 from mirror.web.server import OPEN
 from tests.harness import helm, spark_application
 from tests.harness.chart import (
@@ -34,6 +41,7 @@ from tests.harness.chart import (
     rendered,
     variants,
 )
+from tests.harness.programs import program
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -44,9 +52,20 @@ SPARK_ENDS = 10.0  # seconds that Spark may need after the drain
 
 def service_spec(values: Path, *settings: str) -> Object:
     """The spec of the one object that makes the service's pod."""
+    found: Object = workload(values, *settings)["spec"]
+    return found
+
+
+def workload(values: Path, *settings: str) -> Object:
+    """The one object that makes the service's pod."""
     kinds = ("Deployment", "Job", "SparkApplication")
-    found: Object
-    (found,) = [each["spec"] for each in rendered(values, *settings) if each["kind"] in kinds]
+    (found,) = [each for each in rendered(values, *settings) if each["kind"] in kinds and not hooks_of(each)]
+    return found
+
+
+def hooks_of(thing: Object) -> str:
+    """When Helm makes this object for a moment; empty if it is one of the release's own."""
+    found: str = thing["metadata"].get("annotations", {}).get("helm.sh/hook", "")
     return found
 
 
@@ -177,7 +196,7 @@ def test_pods_pass_the_restricted_profile_and_write_to_tmp_alone(values: Path) -
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             }, container["name"]
-        (ours,) = [each for each in everything if each["name"] in ("mirror", "check", "executor")]
+        (ours,) = [each for each in everything if each["name"] in ("mirror", "check", "executor", "validate")]
         writable = {each["mountPath"] for each in ours["volumeMounts"] if not each.get("readOnly")}
         assert writable - {"/more"} == {"/tmp"}
         assert all({"configMap", "secret", "emptyDir"} & each.keys() for each in spec["volumes"])
@@ -257,13 +276,13 @@ def test_a_standby_is_a_second_pod_elsewhere() -> None:
 
 
 def test_a_job_does_not_start_again_after_exit_codes_that_a_restart_does_not_help() -> None:
-    job = one("Job", JOB)
+    job = workload(JOB)
     (codes,) = [each for each in job["spec"]["podFailurePolicy"]["rules"] if each["action"] == "FailJob"]
     assert codes["onExitCodes"] == {"containerName": "mirror", "operator": "In", "values": [2, 3]}
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
     assert job["spec"]["podReplacementPolicy"] == "Failed"
     assert job["metadata"]["labels"]["app.kubernetes.io/instance"] == "rel", "the documents say how to delete it"
-    other = one("Job", JOB, "image.tag=other")  # a Job's pod can't be changed
+    other = workload(JOB, "image.tag=other")  # a Job's pod can't be changed
     assert other["metadata"]["name"] != job["metadata"]["name"]
 
 
@@ -419,6 +438,71 @@ def test_the_test_checks_the_configuration_of_the_service() -> None:
         ]
 
 
+@variants
+def test_a_new_configuration_is_validated_before_the_pod_that_runs_is_ended(values: Path) -> None:
+    config, job = (each for each in rendered(values) if hooks_of(each) == "pre-install,pre-upgrade")
+    order = []
+    for each, kind in (config, "ConfigMap"), (job, "Job"):
+        annotations = each["metadata"]["annotations"]
+        assert each["kind"] == kind
+        assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+        order.append(int(annotations["helm.sh/hook-weight"]))
+    assert order == sorted(set(order)), "the Job needs the ConfigMap"
+    own = {(each["kind"], each["metadata"]["name"]) for each in rendered(values) if not hooks_of(each)}
+    names = {each["metadata"]["name"] for each in (config, job)}
+    assert names == {"rel-mirror-validate"} and not own & {(kind, *names) for kind in ("ConfigMap", "Job")}
+    assert (job["spec"]["backoffLimit"], job["spec"]["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    assert job["spec"]["activeDeadlineSeconds"] < 300, "for so long Helm waits"
+    validating, running = job["spec"]["template"]["spec"], service_pod(values)["spec"]
+    (ours,), (service, *_) = validating["containers"], running["containers"]
+    extra = yaml.safe_load(values.read_text()).get("extraArgs", [])
+    asked = [each for each in arguments(values)[1:] if each not in extra and not each.startswith("--standby")]
+    assert ours["args"] == ["validate", *asked]
+    same = ("image", "imagePullPolicy", "env", "envFrom", "volumeMounts", "securityContext")
+    assert [ours.get(key) for key in same] == [service.get(key) for key in same]
+    of_pod = ("securityContext", "initContainers", "nodeSelector", "tolerations", "affinity", "dnsConfig")
+    assert [validating.get(key) for key in of_pod] == [running.get(key) for key in of_pod]
+    assert validating.get("imagePullSecrets") == yaml.safe_load(values.read_text()).get("imagePullSecrets")
+    assert validating["automountServiceAccountToken"] is False
+    # At the first installation there is none of the chart's own accounts yet.
+    assert validating.get("serviceAccountName") in (None, "default")
+    changed = {"rel-mirror-chart": "rel-mirror-validate", "rel-mirror": "rel-mirror-validate"}
+    expected = copy.deepcopy(running["volumes"])
+    for volume in (each["configMap"] for each in expected if "configMap" in each):
+        volume["name"] = changed.get(volume["name"], volume["name"])
+    assert validating["volumes"] == expected
+    released = {**files(values)}
+    released.pop("executor.yaml", None)
+    if not yaml.safe_load(values.read_text()).get("existingConfigMap"):
+        released |= one("ConfigMap", values, name="rel-mirror")["data"]
+    assert config["data"] == released
+
+
+def test_the_validation_refuses_what_the_service_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIMARY_PASSWORD", "secret")
+    for setting, refused in ("config.flows[0].topics[0]=other", False), ("config.flows[0].topicz=other", True):
+        (config,) = [each for each in rendered(LOCAL, setting) if hooks_of(each) and each["kind"] == "ConfigMap"]
+        for name, text in config["data"].items():
+            (tmp_path / name).write_text(text)
+        named = [part for name in ("chart", "mirror", "address") for part in ("-c", str(tmp_path / f"{name}.yaml"))]
+        done = CliRunner().invoke(cli, ["validate", *named])
+        assert isinstance(done.exception, ConfigError) if refused else done.exit_code == 0, done
+
+
+def test_the_validation_can_be_left_out_and_its_time_changed() -> None:
+    assert {hooks_of(each) for each in rendered(LOCAL, "validate.enabled=false")} == {"", "test"}
+    patient = rendered(LOCAL, "validate.timeoutSeconds=900")
+    (job,) = [each for each in patient if each["kind"] == "Job"]
+    assert job["spec"]["activeDeadlineSeconds"] == 900
+
+
+def test_the_pod_can_be_ready_as_soon_as_the_service_lives() -> None:
+    for settings, path in ((), "/readyz"), (("readiness=alive",), "/livez"):
+        (service,) = service_pod(LOCAL, *settings)["spec"]["containers"]
+        assert service["readinessProbe"]["httpGet"]["path"] == path
+        assert service["livenessProbe"]["httpGet"]["path"] == "/livez"
+
+
 def test_alerts_and_dashboard_are_those_of_the_repository(tmp_path: Path) -> None:
     """They are links in the chart, and a package holds what the links lead to."""
     done = helm.package(CHART, tmp_path)
@@ -432,8 +516,18 @@ def test_alerts_and_dashboard_are_those_of_the_repository(tmp_path: Path) -> Non
     shown = one("ConfigMap", ALL, name="rel-mirror-dashboard")
     assert shown["data"]["mirror.json"] == DASHBOARD.read_text()
     text = ALERTS.read_text().replace("https://mirror.example", "https://pages.example/mirror")
-    text = text.replace('job="mirror"', 'job="rel-mirror"').replace("job mirror", "job rel-mirror")
+    text = text.replace('job="mirror"', 'job="rel-mirror", namespace="ns"')
+    text = text.replace("job mirror", "job rel-mirror in namespace ns")
     assert one("PrometheusRule", ALL)["spec"] == {"groups": yaml.safe_load(text)["groups"]}
+
+
+def test_the_alerts_of_two_releases_of_one_name_do_not_hide_each_other(tmp_path: Path) -> None:
+    rules = one("PrometheusRule", LOCAL, "metrics.prometheusRule.enabled=true")["spec"]
+    (tmp_path / "chart-rules.yaml").write_text(yaml.safe_dump(rules))
+    shutil.copy(ROOT / "tests" / "rules" / "chart.yaml", tmp_path)
+    command = [program("promtool", "prometheus"), "test", "rules", str(tmp_path / "chart.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["alerts.yaml", "dashboard.json"])
@@ -514,6 +608,8 @@ def test_probes_and_monitors_reach_a_port_with_tls_and_a_password(values: Path) 
         ("mode=sparkApplication,standby.enabled=true", "an application has one driver"),
         ("mode=sparkApplication,config.spark.master=yarn", "the operator sets the master"),
         ("sparkApplication.restart.policy=Sometimes", "/sparkApplication/restart/policy"),
+        ("readiness=never", "/readiness"),
+        ("validate.timeoutSeconds=0", "/validate/timeoutSeconds"),
         ("workload=Job,extraContainers[0].name=sidecar", "would keep mirror from being started again"),
     ],
 )
@@ -525,18 +621,26 @@ def test_a_mistake_is_told(settings: str, said: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        r"sasl\.password",
-        r"ssl\.key\.password",
-        r"ssl\.key\.pem",
-        r"ssl\.keystore\.password",
-        r"sasl\.oauthbearer\.client\.secret",
-        r"sasl\.oauthbearer\.assertion\.private\.key\.passphrase",
-        r"sasl\.jaas\.config",
-        r"consumer.sasl\.password",
+        r"clusters.primary.sasl\.password",
+        r"clusters.primary.ssl\.key\.password",
+        r"clusters.primary.ssl\.key\.pem",
+        r"clusters.primary.ssl\.keystore\.password",
+        r"clusters.primary.sasl\.oauthbearer\.client\.secret",
+        r"clusters.primary.sasl\.oauthbearer\.assertion\.private\.key\.passphrase",
+        r"clusters.primary.sasl\.jaas\.config",
+        r"clusters.primary.consumer.sasl\.password",
+        *(rf"clusters.primary.a\.{word}\.b" for word in SECRET.pattern.split("|")),
+        r"clusters.primary.A\.TOKEN",
+        r"spark.conf.spark\.ssl\.keyPassword",
+        r"spark.conf.spark\.hadoop\.fs\.s3a\.secret\.key",
+        r"spark.conf.spark\.executorEnv\.AWS_SECRET_ACCESS_KEY",
+        "metrics.otlp.headers.authorization",
+        "metrics.otlp.headers.x-tenant",
+        r"flows[0].sasl\.password",
     ],
 )
 def test_a_secret_comes_by_a_reference(key: str) -> None:
-    at = f"config.clusters.primary.{key}"
+    at = f"config.{key}"
     for secret in ("xq7-Hunter", "$${env:HUNTER}"):  # $${ stands for a plain ${
         done = helm.render(CHART, "--values", str(LOCAL), "--set", f"{at}={secret}")
         said = at.replace("\\", "") + ": a ConfigMap would hold it in clear"
@@ -553,7 +657,18 @@ def test_what_is_no_secret_needs_no_reference() -> None:
         "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
         "sasl.kerberos.keytab": "/keytab",
         "socket.keepalive.enable": "true",
+        "token_provider": "mirror.msk_iam.token",
+        "sasl.oauthbearer.config": "region=eu-west-1",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "spark.ssl.keyStore": "/store.p12",
+        "spark.ssl.keyStoreType": "PKCS12",
+        "spark.authenticate.secret.file": "/secret",
+        "spark.network.crypto.keyLength": "256",
+        "spark.security.credentials.hive.enabled": "true",
+        "spark.kubernetes.executor.secrets.certificates": "/certificates",
+        "spark.kubernetes.executor.secretKeyRef.PASSWORD": "passwords:a",
     }
+    given |= dict.fromkeys(NO_SECRETS, "a")
     places = ["config.clusters.primary." + key.replace(".", "\\.") for key in given]
     assert rendered(LOCAL, *(f"{place}={value}" for place, value in zip(places, given.values(), strict=True)))
 

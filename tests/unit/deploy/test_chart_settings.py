@@ -147,6 +147,7 @@ def test_what_is_set_for_pods_is_set_for_each_of_them() -> None:
     given = yaml.safe_load(ALL.read_text())
     common = ("priorityClassName", "schedulerName", "runtimeClassName", "hostAliases", "dnsPolicy", "dnsConfig")
     pods = [service_pod(ALL), one("Pod", ALL), yaml.safe_load(files(ALL, "mode=cluster")["executor.yaml"])]
+    pods.append(one("Job", ALL)["spec"]["template"])  # it validates
     for pod in pods:
         assert {key: pod["spec"].get(key) for key in common} == {key: given[key] for key in common}
     assert service_pod(ALL)["spec"]["containers"][0]["lifecycle"] == given["lifecycle"]
@@ -167,6 +168,23 @@ def test_the_users_annotations_win() -> None:
     assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "service", "the Service finds it by that"
 
 
+@pytest.mark.parametrize(
+    ("setting", "asked"),
+    [
+        ("metrics.podMonitor.enabled=false", True),
+        ("metrics.podMonitor.enabled=true", False),
+        ("metrics.serviceMonitor.enabled=true", False),
+        ("http.loginSecret=login", False),
+        ("metrics.scrapeAnnotations=false", False),
+    ],
+)
+def test_annotations_ask_for_metrics_where_nobody_else_does_and_no_password_is_needed(
+    setting: str, asked: bool
+) -> None:
+    annotations = service_pod(LOCAL, setting)["metadata"]["annotations"]
+    assert any(each.startswith("prometheus.io/") for each in annotations) is asked
+
+
 def test_no_key_comes_twice() -> None:
     class Once(yaml.SafeLoader):
         pass
@@ -177,7 +195,8 @@ def test_no_key_comes_twice() -> None:
         return dict(loader.construct_pairs(node, deep=True))
 
     Once.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    settings = (r"podAnnotations.prometheus\.io/scrape=no", r"commonLabels.release=a", "metrics.scrapeAnnotations=true")
+    scraped = ("metrics.scrapeAnnotations=true", "metrics.serviceMonitor.enabled=false", "http.loginSecret=")
+    settings = (r"podAnnotations.prometheus\.io/scrape=no", r"commonLabels.release=a", *scraped)
     done = helm.render(CHART, "--values", str(ALL), *(part for each in settings for part in ("--set", each)))
     assert len(list(yaml.load_all(done.stdout, Once))) > 5
 
@@ -193,10 +212,13 @@ def test_metrics_can_be_dropped() -> None:
 
 def test_with_a_standby_one_pod_may_be_away() -> None:
     standby = CHART / "ci" / "standby-values.yaml"
-    assert one("PodDisruptionBudget", standby)["spec"]["maxUnavailable"] == 1
-    own = one("PodDisruptionBudget", standby, "podDisruptionBudget.maxUnavailable=0")
-    assert own["spec"]["maxUnavailable"] == 0
+    budget = one("PodDisruptionBudget", standby)["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow", "without Kafka neither is ready"
+    own = one("PodDisruptionBudget", standby, "podDisruptionBudget.maxUnavailable=0")["spec"]
+    assert own["maxUnavailable"] == 0 and "unhealthyPodEvictionPolicy" not in own, "a drain waits for a person"
     alone = "podDisruptionBudget.enabled=true"
-    assert one("PodDisruptionBudget", LOCAL, alone)["spec"]["maxUnavailable"] == 0
+    budget = one("PodDisruptionBudget", LOCAL, alone)["spec"]
+    assert budget["maxUnavailable"] == 0 and "unhealthyPodEvictionPolicy" not in budget
     own = one("PodDisruptionBudget", LOCAL, alone, "podDisruptionBudget.maxUnavailable=1")
     assert own["spec"]["maxUnavailable"] == 1

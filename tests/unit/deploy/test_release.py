@@ -15,6 +15,7 @@ import yaml
 from mirror import __version__
 from tests.harness import helm, workflows
 from tests.harness.chart import LOCAL
+from tests.harness.lots import Lots
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / ".github" / "workflows" / "release.yml"
@@ -75,6 +76,10 @@ def test_only_what_publishes_waits_for_an_approval_and_nothing_is_published_unte
     }
 
 
+def test_no_image_is_pushed_of_what_can_not_be_built() -> None:
+    assert jobs()["image"]["needs"] == ["test", "build"]
+
+
 def test_nothing_is_published_beside_an_image_that_failed() -> None:
     """Without IMAGE the image's job is skipped, and by default a job that needs a skipped one is skipped, too."""
     ready = "!cancelled() && needs.build.result == 'success' && (vars.IMAGE == '' || needs.image.result == 'success')"
@@ -95,8 +100,59 @@ def test_the_chart_of_a_release_runs_its_image(image: str, tmp_path: Path) -> No
     assert f"image: {image or 'mirror'}:{__version__}\n" in done.stdout, done.stdout + done.stderr
 
 
-def test_one_step_runs_what_ci_runs() -> None:
-    assert [step for step in jobs()["test"]["steps"] if step.get("run") == ".ci/run"]
+class Terminal:
+    """Takes what a run of the tests says at its end."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def section(self, title: str) -> None:
+        self.text += f"=========== {title} ===========\n"
+
+    def line(self, text: str) -> None:
+        self.text += f"{text}\n"
+
+
+@pytest.mark.parametrize(("left_out", "code", "ends"), [(0, 0, 0), (0, 1, 1), (2, 0, 1)])
+def test_one_step_runs_what_ci_runs_and_needs_the_slow_tests(
+    left_out: int, code: int, ends: int, tmp_path: Path
+) -> None:
+    (step,) = [each["run"] for each in jobs()["test"]["steps"] if ".ci/run" in each.get("run", "")]
+    lots, terminal = Lots(1, tmp_path), Terminal()
+    lots._left_out += ["a slow test"] * left_out
+    lots.pytest_terminal_summary(terminal)  # type: ignore[arg-type]
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "said").write_text(terminal.text + "=== passed: test\n")
+    (tmp_path / ".ci" / "run").write_text(f"#!/bin/sh\ncat said\nexit {code}\n")
+    (tmp_path / ".ci" / "run").chmod(0o755)
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step]  # as GitHub runs it
+    environment = {**os.environ, "RUNNER_TEMP": str(tmp_path)}
+    done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == ends and "=== passed: test\n" in done.stdout, done
+    assert ("::error::" in done.stdout) is bool(left_out)
+
+
+def test_a_release_is_made_of_a_commit(tmp_path: Path) -> None:
+    """The chart, the alerts and the dashboard are copied from the tree."""
+    assert re.search(r"^release: committed dist ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "MAKE"))}
+
+    def call(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    assert call("make", "committed").returncode != 0, "there is no repository"
+    assert call("git", "init").returncode == 0
+    assert call("git", "add", ".").returncode == 0
+    person = ("-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false")
+    assert call("git", *person, "commit", "--message", "all", "--no-verify").returncode == 0
+    done = call("make", "committed")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (tmp_path / "pyproject.toml").write_text("changed")
+    (tmp_path / "new").touch()
+    done = call("make", "committed")
+    assert done.returncode != 0 and " M pyproject.toml\n?? new\n" in done.stderr, done
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ class Source:
     epoch: int = 4
     version_: int = 17
     quiet_until: float = 0.0
+    closed: WireError | None = None
     asked: asyncio.Queue[tuple[Asked, asyncio.Future[FetchAnswer]]] = field(default_factory=asyncio.Queue)
     forgotten: list[int] = field(default_factory=list)
     replicas_: Sequence[int] = (1, 2)
@@ -112,7 +113,9 @@ class Connected:
     def version(self, api: Api) -> int:
         return api.version({api.key: (0, self.source.version_)})
 
-    closed = None
+    @property
+    def closed(self) -> WireError | None:
+        return self.source.closed
 
     @property
     def quiet_until(self) -> float:
@@ -784,6 +787,24 @@ def test_a_throttled_request_says_what_is_wanted_when_it_is_sent() -> None:
             fetcher.open(TOPIC, 1, 7)
             asked, _ = await source.asked.get()
             assert loop.time() >= until and (asked.positions, asked.forgotten) == ({1: (7, 4, -1)}, [0])
+
+    asyncio.run(run())
+
+
+def test_a_throttled_broker_that_goes_away_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one may lead its partitions by now."""
+    monkeypatch.setattr(broker_fetches, "QUIET_LOOK", 0.01)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            fetcher.open(TOPIC, 0, 0)
+            _, future = await source.asked.get()
+            source.quiet_until = asyncio.get_running_loop().time() + 60
+            future.set_result(reply(throttled=True))
+            await asyncio.sleep(0.1)
+            assert source.asked.empty()
+            source.closed = Unavailable("closed")
+            await source.asked.get()
 
     asyncio.run(run())
 

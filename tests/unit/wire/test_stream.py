@@ -161,8 +161,9 @@ def test_the_systems_authorities_are_found_where_pythons_openssl_does_not_look(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Python that was built elsewhere may know no authorities; librdkafka finds those of the system."""
-    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file")
-    monkeypatch.setenv("SSL_CERT_DIR", "/no/such/directory")
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda _: None)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     monkeypatch.setattr(access_, "_BUNDLES", (own.with_name("another"), own))
     known = access({"security.protocol": "ssl"})
 
@@ -170,6 +171,10 @@ def test_the_systems_authorities_are_found_where_pythons_openssl_does_not_look(
         (await Stream.open((NAME, port), known, 10)).close()
 
     with Server(own, lambda _: None) as server:
+        asyncio.run(connected(server.port))
+    monkeypatch.setenv("SSL_CERT_DIR", str(own.parent))
+    known = access({"security.protocol": "ssl"})
+    with Server(own, lambda _: None) as server, pytest.raises(ssl.SSLCertVerificationError):
         asyncio.run(connected(server.port))
 
 
