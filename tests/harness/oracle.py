@@ -27,6 +27,8 @@ from tests.harness.waiting import PATIENCE, TooLate, until
 Records = dict[int, list[Record]]  # by partition
 
 HEADER_KEPT = 10_000  # bytes
+# What a consumer is told of a topic that the broker has not heard of yet: librdkafka says it in two ways.
+UNKNOWN = (KafkaError._AUTO_OFFSET_RESET, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def record(message: Message) -> Record:
@@ -87,7 +89,7 @@ class Reader:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     missing.discard(message.partition())
                     self._next[message.partition()] = message.offset()
-                elif error.code() == KafkaError._AUTO_OFFSET_RESET and "Unknown topic" in error.str():
+                elif error.code() in UNKNOWN and "Unknown topic" in error.str():
                     self._assign(missing)  # a topic that is new: its leader has not heard of it yet
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
                     raise KafkaException(error)
