@@ -136,6 +136,7 @@ def test_a_release_is_made_of_a_commit(tmp_path: Path) -> None:
     """The chart, the alerts and the dashboard are copied from the tree."""
     assert re.search(r"^release: committed dist ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "MAKE"))}
+    environment["GIT_CEILING_DIRECTORIES"] = str(tmp_path.parent)  # the folder may be within this repository
 
     def call(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
