@@ -203,8 +203,8 @@ class ClusterPlans(ClusterAdmin):
         wanted, deadline = {name for name in topics if self._again.get(name, 0.0) <= now}, now + READ_TIMEOUT
         while wanted:
             failed = self._ask_ends(wanted, found)
-            # Wait for a missing leader, or one that is slow. But only once: the next reading does not wait for the same
-            # topic again. Nor is it read for a minute then, in which who has gone silent would still count as alive.
+            # Ask again while a leader is missing or slow: a topic that is given up is not read for a minute, and its
+            # flow counts as alive meanwhile, even if it is silent. But the next reading does not wait for it again.
             passing = {name for name, error in failed.items() if error.code() in NOT_YET or is_away(error)}
             wanted = passing - self._unread.keys()
             if time.monotonic() > deadline:

@@ -19,7 +19,7 @@ class KeptClaims:
     def __init__(self) -> None:
         self.tasks: dict[int, str] = {}  # by slice: the task that has claimed it last
         self.replaced: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
-        self.last: deque[str] = deque(maxlen=REMEMBERED)  # the tasks whose claims were read last
+        self.recent: deque[str] = deque(maxlen=REMEMBERED)  # the tasks whose claims were read, the newest at the end
         self._holders: dict[int, tuple[str, deque[str]]] = {}  # by slice: the newest Spark epoch, and its last tasks
 
     def keep(self, claim: Claim) -> None:
@@ -28,7 +28,7 @@ class KeptClaims:
         Spark starts one task for each slice of a Spark epoch. A second one replaces a task that was lost.
         """
         self.tasks[claim.slice] = claim.task
-        self.last.append(claim.task)
+        self.recent.append(claim.task)
         spark_epoch, tasks = self._holders.get(claim.slice, ("", deque[str]()))
         if not claim.spark_epoch or claim.spark_epoch != spark_epoch:
             self._holders[claim.slice] = claim.spark_epoch, deque([claim.task], HOLDERS)

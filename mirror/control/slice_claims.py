@@ -47,7 +47,7 @@ class Claimant:
 
     @property
     def _is_read(self) -> bool:
-        return self._claim.task in self._control.kept_claims.last
+        return self._claim.task in self._control.kept_claims.recent
 
     def _read_at_last(self) -> None:
         self._control.read_to_end()  # raises ClusterAway if the target gives no answer

@@ -97,10 +97,8 @@ class BatchSession:
 
         async def write(transaction: BatchTransaction) -> tuple[Places, Position]:
             if self._careful:
-                places, after = await transaction.write_carefully(content)
-            else:
-                places, after = await transaction.write(content, expected)
-            return places, after
+                return await transaction.write_carefully(content)
+            return await transaction.write(content, expected)
 
         places, after = await self._run(write, lambda found: (found[1], found[0].bases[0]))
         self._careful = False

@@ -225,7 +225,7 @@ class PartitionFacts:
             self.incident = None
         self.state, self.reason = state, reason or (self.reason if self.incident else "")
         if state is State.RELEASED:
-            self._stops.copied()
+            self._stops.over()
         if state is State.RUNNING:
             self._hint_doubted = False
 
@@ -260,7 +260,7 @@ class PartitionFacts:
         self.counters.committed(records, session.duration)
         self.step_lock.not_before = session.ended + min(self._services.flow.transaction_linger_max, session.duration)
         self._backoff.reset()
-        self._stops.copied()
+        self._stops.over()
 
     def back_off(self, seconds: float | None = None) -> None:
         """Make no step until the back-off, or `seconds`, have passed, unless an event asks for one."""

@@ -90,8 +90,8 @@ class StopLog:
         self._away_at = now
         return self._away.others(self) if now - self._away_since >= AWAY_FOR else None
 
-    def copied(self) -> None:
-        """The partition is copied again, or this copier has it no more: the next error is new."""
+    def over(self) -> None:
+        """The stop is over: the partition is copied again, or this copier has it no more: the next error is new."""
         self._errors.clear()
         self._recovered()
 

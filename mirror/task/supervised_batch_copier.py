@@ -126,7 +126,7 @@ class SupervisedBatchCopier:
                 await self._attempt()
         finally:
             self._become(State.RELEASED)
-            self._stops.copied()
+            self._stops.over()
 
     async def _attempt(self) -> None:
         try:
@@ -163,7 +163,7 @@ class SupervisedBatchCopier:
 
     def _copying(self) -> None:
         self._backoff.reset()
-        self._stops.copied()
+        self._stops.over()
         self._become(State.RUNNING)
 
     def _become(self, state: State, reason: str = "") -> None:

@@ -200,7 +200,8 @@ def _trust(location: str, text: str | None) -> ssl.SSLContext:
 def _find_authorities(context: ssl.SSLContext) -> None:
     """Trust the system's authorities, as librdkafka does, if Python's OpenSSL was built to look for them elsewhere.
 
-    Who names others by OpenSSL's variables is obeyed. Of a folder nothing is loaded before it is needed.
+    Not if OpenSSL's variables name others. A folder of authorities looks empty here, because OpenSSL reads it later:
+    then the system's file is added to it.
     """
     paths = ssl.get_default_verify_paths()
     named = {paths.openssl_cafile_env, paths.openssl_capath_env} & os.environ.keys()

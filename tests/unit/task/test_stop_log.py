@@ -43,7 +43,7 @@ def test_a_cluster_that_is_away_for_long_is_warned_of_once(caplog: pytest.LogCap
     assert some.stopped(AWAY_FOR, 0) == []
     assert some.stopped(RETRY, 0) == [(0, None)]
     assert some.stopped(3_600, 0) == []
-    some.all[0].copied()
+    some.all[0].over()
     assert some.stopped(AWAY_FOR, 0) == [] and some.stopped(RETRY, 0) == [(0, None)], "it was copied in between"
 
 
@@ -51,7 +51,7 @@ def test_short_outages_do_not_add_up(caplog: pytest.LogCaptureFixture) -> None:
     some = Partitions(1, caplog)
     for _ in range(10):
         assert some.stopped(AWAY_FOR, 0) == []
-        some.all[0].copied()
+        some.all[0].over()
     for _ in range(10):
         assert some.stopped(AWAY_FOR, 0) == []
         some.now += RECOVERED_AFTER  # it is idle, so nothing is committed
@@ -68,7 +68,7 @@ def test_of_many_partitions_one_is_named(caplog: pytest.LogCaptureFixture) -> No
 def test_only_those_are_counted_that_are_still_stopped(caplog: pytest.LogCaptureFixture) -> None:
     some = Partitions(5, caplog)
     assert some.stopped(AWAY_FOR + RETRY, *range(5)) == [(0, None)]
-    some.all[1].copied()
+    some.all[1].over()
     del some.all[2]  # another task has it now
     assert some.stopped(AWAY_FOR, 2, 3) == [(3, 1)]
 
