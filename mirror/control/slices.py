@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from mirror.model import Partition, Topic
@@ -41,20 +41,14 @@ def assign(
 ) -> tuple[Slice, ...]:
     """Assign `partitions` to `count` slices. A partition stays in its slice (KIP-429); new ones go to the lightest.
 
-    `weight` has the bytes per second of partitions where known. Every partition weighs something, so that idle ones are
-    spread, too. If the count has changed, all partitions are assigned anew, the heaviest first. `vacant` slices, which
-    are not all, get no new ones.
+    `weight` has the bytes per second of partitions where known. If the count has changed, all partitions are assigned
+    anew, the heaviest first. `vacant` slices, which are not all, get no new ones.
     """
     wanted = set(partitions)
     slices: list[set[Partition]] = [set() for _ in range(count)]
     if len(previous) == count:
         slices = [set(s & wanted) for s in previous]
-    known = [w for w in weight.values() if w > 0]
-    floor = sum(known) / len(known) / 10 if known else 1.0
-
-    def load(partition: Partition) -> float:
-        return max(weight.get(partition, 0.0), floor)
-
+    load = _load(weight)
     loads = [sum(map(load, s)) for s in slices]
     able = [index for index in range(count) if index not in vacant]
     for partition in sorted(wanted.difference(*slices), key=lambda p: (-load(p), p)):
@@ -62,6 +56,27 @@ def assign(
         slices[lightest].add(partition)
         loads[lightest] += load(partition)
     return tuple(map(frozenset, slices))
+
+
+def _load(weight: Mapping[Partition, float]) -> Callable[[Partition], float]:
+    """What a partition counts. A new one counts as the average, and an idle one as a tenth of it: it may be woken."""
+    average = sum(weight.values()) / max(1, len(weight)) or 1.0
+    return lambda partition: max(weight.get(partition, average), average / 10)
+
+
+def _none_empty(slices: tuple[Slice, ...], weight: Mapping[Partition, float]) -> tuple[Slice, ...]:
+    """Let a slice without partitions, as when its topics were deleted, take one from that with the most to do.
+
+    Without that, its task would do nothing until topics come.
+    """
+    load, dealt = _load(weight), list(map(set, slices))
+    for empty in (each for each in dealt if not each):
+        most = max(dealt, key=lambda each: (len(each) > 1, sum(map(load, each))))
+        if len(most) > 1:
+            heaviest = max(most, key=lambda partition: (load(partition), partition))
+            most.remove(heaviest)
+            empty.add(heaviest)
+    return tuple(map(frozenset, dealt))
 
 
 def lend(
@@ -113,5 +128,5 @@ class Dealer:
         self._tasks_max = tasks_max
         count = slice_count(self._slots, tasks_max, len(partitions), 0 if counts_anew else len(self._homes))
         self.restarts += not runs or count != len(self._homes)
-        self._homes = assign(partitions, count, self._homes, weight)
+        self._homes = _none_empty(assign(partitions, count, self._homes, weight), weight)
         return lend(self._homes, capacity.vacant, previous, weight) if runs else self._homes

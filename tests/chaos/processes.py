@@ -64,6 +64,12 @@ def worker(arena: Arena, rng: random.Random, _: Recorder) -> None:
     os.kill(rng.choice(_await_worker(arena)), signal.SIGKILL)
 
 
+def every_worker(arena: Arena) -> None:
+    """Kill all workers that copy. One alone may be of a slice that has only topics of recordings that are over."""
+    for victim in _await_worker(arena):
+        os.kill(victim, signal.SIGKILL)
+
+
 @row("3 kill -9 the service, start another")
 def service(arena: Arena, _: random.Random, recorder: Recorder) -> None:
     arena.service.kill()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from tests.chaos.arena import REAUTHENTICATE, TRANSACTION_TIMEOUT, Arena
 from tests.chaos.clusters import OFFSETS
 from tests.chaos.matrix import in_turn, row
-from tests.chaos.processes import STEPS, go_on, worker
+from tests.chaos.processes import STEPS, every_worker, go_on
 from tests.chaos.recorder import Recorder
 from tests.harness import topics
 from tests.harness.proxy import Proxy
@@ -81,7 +81,7 @@ def _spoil(
     if kind in CONNECTING:
         proxy.disconnect()
     elif (cluster, kind) in OF_NEW_WORKERS:
-        worker(arena, rng, recorder)
+        every_worker(arena)
     until(f"an answer to {kind} is spoiled", lambda: spoiler.given, PATIENCE)
     time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
     proxy.spoil = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from hypothesis import given
@@ -86,6 +87,33 @@ def test_what_another_service_has_lent_is_dealt_anew() -> None:
 
     assert [len(each) for each in taken_over(lent)] == [2, 2]
     assert taken_over(whole) == whole
+
+
+def dealt(topics: dict[str, int], previous: tuple[Slice, ...], weight: dict[Partition, float]) -> tuple[Slice, ...]:
+    """What two slots get of these topics, with so many partitions, after what they had."""
+    dealer, slots = Dealer(), Capacity(2)
+
+    def deal(parts: dict[str, int], runs: bool) -> tuple[Slice, ...]:
+        known = {name: Topic(f"primary.{name}", "id", partitions, 0) for name, partitions in parts.items()}
+        return dealer.deal(known, slots, None, previous, runs, weight)
+
+    assert deal(Counter(each.topic for slice_ in previous for each in slice_), False) == previous
+    return deal(topics, True)
+
+
+def test_new_partitions_are_spread_although_the_others_differ_in_weight() -> None:
+    """Nobody knows yet what they weigh. If they counted little, both would go to the lighter slice."""
+    heavy, light = Partition("old", 0), Partition("old", 1)
+    slices = dealt({"old": 2, "new": 2}, (frozenset({heavy}), frozenset({light})), {heavy: 100.0, light: 60.0})
+    assert [len(each) for each in slices] == [2, 2]
+
+
+def test_a_slice_whose_topics_were_deleted_gets_another_partition() -> None:
+    """One of the slice that has the most to do; nothing else moves, and a slice is not emptied for another."""
+    gone, stays, moves = Partition("gone", 0), Partition("stays", 0), Partition("stays", 1)
+    slices = dealt({"stays": 2}, (frozenset({stays, moves}), frozenset({gone})), {stays: 1.0, moves: 2.0, gone: 9.0})
+    assert slices == (frozenset({stays}), frozenset({moves}))
+    assert dealt({"stays": 1}, slices, {}) == (frozenset({stays}), frozenset())
 
 
 homes = st.integers(1, 5).flatmap(
