@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test jars tools prepare unit kafka-image image-test kube-test bench chaos lint docs dist committed release java
+.PHONY: help demo test jars tools prepare unit kafka-image image-test kube-test node-test bench chaos lint docs dist committed release java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -68,6 +68,14 @@ kube-test: java $(VENV)/ready ## the chart and Spark's driver on a real API serv
 	@$(RUN) tests.kube.programs >/dev/null
 	@$(RUN) mirror.spark.prepare
 	@$(RUN) pytest tests/kube/try_chart.py tests/kube/try_driver.py $(ARGS)
+
+node-test: java $(VENV)/ready ## the chart on a real node of Kubernetes, with mirror's image; as root; its first build takes twenty minutes of CPU
+	@$(RUN) tests.harness.helm >/dev/null
+	@$(RUN) tests.kube.programs node >/dev/null
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13
+	@$(RUN) mirror.demo.prepare
+	@tests/images/engine.sh tests/kube/images.sh "$(MIRROR_CACHE)/node-images.tar"
+	@$(RUN) pytest tests/kube/try_node.py $(ARGS)
 
 bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: some hours, nothing else should run; ARGS="--help" tells of parts
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +24,13 @@ def openssl(*arguments: str | Path, said: bytes = b"") -> bytes:
     return subprocess.run(["openssl", *arguments], check=True, capture_output=True, input=said).stdout
 
 
-def self_signed(directory: Path, name: str, days: int = 30) -> Certificate:
-    """A certificate for 127.0.0.1 in the name of `name`."""
+def self_signed(directory: Path, name: str, days: int = 30, names: Sequence[str] = ("IP:127.0.0.1",)) -> Certificate:
+    """A certificate in the name of `name`, for hosts as openssl's subjectAltName has them."""
     made = Certificate(*(directory / f"{name}-{kind}.pem" for kind in ("certificate", "key", "both")))
     request = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(days), "-subj", f"/CN={name}"]
-    openssl("req", *request, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", made.key, "-out", made.certificate)
+    openssl(
+        "req", *request, "-addext", f"subjectAltName={','.join(names)}", "-keyout", made.key, "-out", made.certificate
+    )
     made.both.write_bytes(made.key.read_bytes() + made.certificate.read_bytes())
     return made
 

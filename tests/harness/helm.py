@@ -30,6 +30,8 @@ SCHEMAS = (
     "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9",
 )
 
+_ALONE, _PODS = 60.0, 600.0  # seconds, also on a busy machine
+
 
 def helm() -> Path:
     """The helm program. Raises SetupError if it can't be built."""
@@ -71,14 +73,19 @@ def package(chart: Path, into: Path) -> subprocess.CompletedProcess[str]:
 
 
 def on_cluster(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The result of a command that asks the API server of this file. What Helm keeps of the answers is beside it."""
+    """The result of a command that asks the API server of this file. What Helm keeps of the answers is beside it.
+
+    It may wait for pods, up to Helm's own --timeout.
+    """
     kept = {"KUBECACHEDIR": str(kubeconfig.parent / "kept")}
-    return _helm(*arguments, "--kubeconfig", str(kubeconfig), environment={**os.environ, **kept})
+    return _helm(*arguments, "--kubeconfig", str(kubeconfig), seconds=_PODS, environment={**os.environ, **kept})
 
 
-def _helm(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def _helm(
+    *arguments: str, seconds: float = _ALONE, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [str(helm()), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, env=environment)
 
 
 def strict(schema: Any) -> Any:

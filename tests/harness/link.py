@@ -25,8 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mirror.demo.brokers import LocalCluster, free_port
+from mirror.demo.brokers import LocalCluster
 from mirror.demo.subprocesses import spawn
+from tests.harness.listeners import also_listen
 
 DEVICE = "mirrorfar0"
 NET = "10.213"  # hosts 1 (far) and 2 (near); the third byte says how the packet names them
@@ -86,14 +87,8 @@ class Link:
             program.wait()
 
     def _listen(self, cluster: LocalCluster) -> None:
-        addresses = []
-        for broker in cluster.brokers:
-            port, properties = free_port(), broker.properties
-            properties["listeners"] = f"{properties['listeners']},FAR://{NET}.{TRUE}.1:{port}"
-            properties["advertised.listeners"] = f"{properties['advertised.listeners']},FAR://{NET}.{FAR}.1:{port}"
-            properties["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT"
-            properties["inter.broker.listener.name"] = "PLAINTEXT"
-            addresses.append(f"{NET}.{FAR}.1:{port}")
+        near, far = (f"{NET}.{which}.1" for which in (TRUE, FAR))
+        addresses = [also_listen(broker, "PLAINTEXT", "FAR", near, far) for broker in cluster.brokers]
         self._addresses[cluster.name] = ",".join(addresses)
 
 

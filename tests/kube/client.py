@@ -52,6 +52,13 @@ class Client:
         except urllib.error.HTTPError as error:
             return _answer(error.code, error.read(), error.headers.get_all("Warning"))
 
+    def log(self, namespace: str, pod: str) -> str:
+        """What the only container of a pod wrote."""
+        request = urllib.request.Request(f"{self._url}/api/v1/namespaces/{namespace}/pods/{pod}/log")
+        request.add_header("Authorization", f"Bearer {self._token}")
+        with urllib.request.urlopen(request, timeout=60, context=self._context) as answer:
+            return str(answer.read().decode(errors="replace"))
+
     def create(self, thing: Object, namespace: str = "") -> Answer:
         """Create an object. The server refuses keys that it does not know."""
         return self.ask("POST", f"{self.folder(thing, namespace)}?fieldValidation=Strict", thing)

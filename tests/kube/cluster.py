@@ -33,11 +33,11 @@ def prepare(client: Client) -> None:
 
 
 def namespace(client: Client, name: str) -> str:
-    """A namespace that admits only restricted pods, with the service account that a controller would make."""
+    """A namespace that admits only restricted pods, with the service account that a controller makes, if one runs."""
     labels = {f"{_LEVEL}/{mode}": "restricted" for mode in ("enforce", "warn")}
     client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}).good()
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
-    client.create(account).good()
+    client.apply(account).good()
     return name
 
 

@@ -1,13 +1,13 @@
 """Kubernetes' control plane as far as it is here: etcd and the API server, as processes on 127.0.0.1.
 
-Nothing else of Kubernetes runs: no controller makes pods of a Deployment, no kubelet starts their containers.
+Nothing else of Kubernetes runs, unless a test adds it (node.py): no controller makes pods of a Deployment, and no
+kubelet starts their containers.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,6 +19,7 @@ from tests.harness.certificates import self_signed
 from tests.harness.waiting import until
 from tests.kube import programs
 from tests.kube.client import Client
+from tests.kube.daemons import Daemons
 
 _AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
@@ -28,18 +29,22 @@ _AUDIT = {
 }
 
 
-class ControlPlane:
-    """An API server with its etcd. `client` may do everything."""
+IN_PODS = "kubernetes.default.svc"  # the server's name for what runs in pods
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._processes: list[subprocess.Popen[bytes]] = []
+
+class ControlPlane:
+    """An API server with its etcd. `client` may do everything. `address` and `port` are where pods reach it."""
+
+    def __init__(self, directory: Path, address: str = "127.0.0.1", port: int | None = None) -> None:
+        self.directory = directory
+        self.daemons = Daemons(directory)
+        self._address, self._port = address, port or free_port()
         self._token = secrets.token_hex(16)
         self._audit = directory / "audit.log"
-        certificate = self_signed(directory, "kubernetes")
-        self._certificate, self._key = certificate.certificate, certificate.key
+        certificate = self_signed(directory, "kubernetes", names=(f"IP:{address}", f"DNS:{IN_PODS}"))
+        self._certificate, self.key = certificate.certificate, certificate.key
         self.authority = certificate.certificate
-        self.url = f"https://127.0.0.1:{free_port()}"
+        self.url = f"https://{address}:{self._port}"
         self.client = self.client_of(self._token)
 
     def client_of(self, token: str) -> Client:
@@ -57,7 +62,7 @@ class ControlPlane:
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "here"}}],
             "current-context": "here",
         }
-        file = self._directory / "kubeconfig"
+        file = self.directory / "kubeconfig"
         file.touch(0o600)
         file.write_text(yaml.safe_dump(content))
         return file
@@ -72,64 +77,47 @@ class ControlPlane:
             etcd, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
             own = {"listen-client-urls": etcd, "advertise-client-urls": etcd, "listen-peer-urls": peers}
             own |= {"initial-advertise-peer-urls": peers, "initial-cluster": f"default={peers}"}
-            self._start(programs.etcd(), {**own, "data-dir": self._directory / "etcd", "unsafe-no-fsync": "true"})
-            self._start(programs.api_server(), self._options(etcd))
+            own |= {"data-dir": str(self.directory / "etcd"), "unsafe-no-fsync": "true"}
+            self.daemons.start(programs.etcd(), own)
+            self.daemons.start(programs.kubernetes("kube-apiserver"), self._options(etcd))
             until("the API server is ready", self._ready)
         except BaseException:
-            self._stop()
+            self.daemons.stop()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._stop()
+        self.daemons.stop()
 
     def _options(self, etcd: str) -> dict[str, object]:
         """The server's options. What is not here is as Kubernetes has it, such as most of the admission's plugins."""
-        place = self._directory
+        place = self.directory
         (place / "tokens.csv").touch(0o600)
         (place / "tokens.csv").write_text(f"{self._token},admin,admin,system:masters\n")
         (place / "audit.yaml").write_text(yaml.safe_dump(_AUDIT))
         return {
             "etcd-servers": etcd,
-            "bind-address": "127.0.0.1",
-            "advertise-address": "127.0.0.1",
-            "secure-port": self.url.rpartition(":")[2],
+            "bind-address": self._address,
+            "advertise-address": self._address,
+            "secure-port": self._port,
+            "kubelet-preferred-address-types": "InternalIP",  # nobody knows nodes by their names
             "tls-cert-file": self._certificate,
-            "tls-private-key-file": self._key,
+            "tls-private-key-file": self.key,
             "cert-dir": place,
             "token-auth-file": place / "tokens.csv",
             "authorization-mode": "RBAC",
             "service-account-issuer": "https://kubernetes.default.svc",
-            "service-account-key-file": self._key,
-            "service-account-signing-key-file": self._key,
+            "service-account-key-file": self.key,
+            "service-account-signing-key-file": self.key,
             "service-cluster-ip-range": "10.96.0.0/16",
             "audit-policy-file": place / "audit.yaml",
             "audit-log-path": self._audit,
             "audit-log-mode": "blocking-strict",
         }
 
-    def _start(self, program: Path, options: dict[str, object]) -> None:
-        command = [str(program), *(f"--{key}={value}" for key, value in options.items())]
-        with (self._directory / f"{program.name}.log").open("wb") as log:
-            self._processes.append(subprocess.Popen(command, cwd=self._directory, stdout=log, stderr=log))
-
     def _ready(self) -> bool:
-        for process in self._processes:
-            assert process.poll() is None, self._last_words()
+        self.daemons.check()
         try:
             return self.client.ask("GET", "/readyz").code == 200
         except OSError:
             return False
-
-    def _last_words(self) -> str:
-        return "\n".join(each.read_text(errors="replace")[-2000:] for each in sorted(self._directory.glob("*.log")))
-
-    def _stop(self) -> None:
-        """The API server first: without etcd it would wait."""
-        for process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
