@@ -32,6 +32,10 @@ class Kubelet:
         self._thread = threading.Thread(target=self._run, name="kubelet")
         self.pods: dict[str, Object] = {}  # all that there ever were
 
+    def running(self) -> set[str]:
+        """The pods whose processes run. Spark replaces one that is silent for long, as on a very busy machine."""
+        return {name for name, process in self._running.copy().items() if process.poll() is None}
+
     def kill(self, pod: str) -> None:
         """SIGKILL to a pod's process."""
         self._running[pod].kill()

@@ -124,10 +124,10 @@ def test_a_driver_starts_replaces_and_ends_its_executors(
         spark = driver(control_plane, space, tmp_path, monkeypatch)
         try:
             works(spark)
-            first = set(kubelet.pods)
+            first = kubelet.running()
             assert len(first) == EXECUTORS
             kubelet.kill(min(first))
-            until("Spark has another executor", lambda: len(kubelet.pods) > EXECUTORS)
+            until("Spark has another executor", lambda: kubelet.running() - first)
             works(spark)
         except BaseException:
             print(kubelet.log())

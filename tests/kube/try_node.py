@@ -23,6 +23,7 @@ from tests.harness.chart import CHART
 from tests.harness.listeners import also_listen
 from tests.harness.load import Load
 from tests.harness.pair import Pair
+from tests.harness.service import PLANNED
 from tests.harness.waiting import until
 from tests.kube import cluster, node
 from tests.kube.client import Client, Object
@@ -49,6 +50,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def here(plane: ControlPlane) -> Iterator[node.Node]:
+    """A node that takes pods."""
     made = node.Node(plane, IMAGES, PAUSE)
     with made.runs():
         yield made
@@ -112,12 +114,17 @@ class Release:
         """The names of the service's pods that are ready."""
         return {each["metadata"]["name"] for each in self.pods() if node.ready(each)}
 
+    def names(self, component: str = "service") -> set[str]:
+        """The names of all these pods."""
+        return {each["metadata"]["name"] for each in self.pods(component)}
+
     def pod(self) -> str:
         """The name of the only pod of the service."""
-        (found,) = self.pods()
-        return str(found["metadata"]["name"])
+        (found,) = self.names()
+        return found
 
     def restarts(self, pod: str) -> int:
+        """How often a pod's container was started again."""
         (found,) = [each for each in self.pods() if each["metadata"]["name"] == pod]
         return int(found["status"]["containerStatuses"][0]["restartCount"])
 
@@ -130,6 +137,7 @@ class Release:
         self._client.ask("DELETE", f"/api/v1/namespaces/{self._space}/pods/{pod}").good()
 
     def get(self, path: str) -> Object:
+        """What the server has at a path, in which {} is the namespace."""
         return self._client.ask("GET", path.format(self._space)).good()
 
     def removed(self) -> None:
@@ -189,8 +197,7 @@ def test_a_standby_takes_over(here: node.Node, plane: ControlPlane, addresses: t
         release.good({}, standby={"enabled": True, "after": 20})
         copying(release, topic, load)
         assert len(release.pods()) == 2
-        lead = next(each for each in release.pods() if "plan published" in release.log(each["metadata"]["name"]))
-        release.delete(lead["metadata"]["name"])
+        release.delete(next(each for each in release.names() if PLANNED in release.log(each)))
         copying(release, topic, load)
         release.good(RESTARTS, standby={"enabled": True, "after": 20})
         copying(release, topic, load)
@@ -212,14 +219,11 @@ def test_a_driver_and_its_executors(
     with Load(release.pair.source, {topic: 4}, **LOAD) as load:
         release.good({}, mode="cluster", executor=small, hostAliases=names, resources=tiny)
         copying(release, topic, load)
-        executors = {each["metadata"]["name"] for each in release.pods("executor")}
+        executors = release.names("executor")
         assert len(executors) == 2
         release.delete(min(executors))
         copying(release, topic, load)
-        until(
-            "another executor",
-            lambda: len({each["metadata"]["name"] for each in release.pods("executor")} | executors) > 2,
-        )
+        until("another executor", lambda: release.names("executor") - executors)
         copying(release, topic, load)
         load.stop()
         release.pair.await_same(topic)
