@@ -59,15 +59,19 @@ def assign(
 
 
 def _load(weight: Mapping[Partition, float]) -> Callable[[Partition], float]:
-    """What a partition counts. A new one counts as the average, and an idle one as a tenth of it: it may be woken."""
-    average = sum(weight.values()) / max(1, len(weight)) or 1.0
+    """What a partition counts. A new one counts as the average of the busy ones. Idle ones count a tenth of that.
+
+    So idle ones are spread, too: they may wake.
+    """
+    busy = [rate for rate in weight.values() if rate > 0]
+    average = sum(busy) / len(busy) if busy else 1.0
     return lambda partition: max(weight.get(partition, average), average / 10)
 
 
 def _none_empty(slices: tuple[Slice, ...], weight: Mapping[Partition, float]) -> tuple[Slice, ...]:
-    """Let a slice without partitions, as when its topics were deleted, take one from that with the most to do.
+    """Let a slice without partitions, as when its topics were deleted, take one from the slice with the most to do.
 
-    Without that, its task would do nothing until topics come.
+    A slice with only one keeps it. Without this, the task of the empty slice would do nothing until topics come.
     """
     load, dealt = _load(weight), list(map(set, slices))
     for empty in (each for each in dealt if not each):
@@ -124,6 +128,7 @@ class Dealer:
         if not keeps:
             self._slots = capacity.slots
         partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
+        weight = {each: weight[each] for each in partitions if each in weight}  # without those of topics that are gone
         counts_anew = not keeps or tasks_max != self._tasks_max  # somebody wants another number, and means it
         self._tasks_max = tasks_max
         count = slice_count(self._slots, tasks_max, len(partitions), 0 if counts_anew else len(self._homes))

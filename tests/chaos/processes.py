@@ -67,7 +67,8 @@ def worker(arena: Arena, rng: random.Random, _: Recorder) -> None:
 def every_worker(arena: Arena) -> None:
     """Kill all workers that copy. One alone may be of a slice that has only topics of recordings that are over."""
     for victim in _await_worker(arena):
-        os.kill(victim, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(victim, signal.SIGKILL)
 
 
 @row("3 kill -9 the service, start another")

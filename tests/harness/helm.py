@@ -30,7 +30,7 @@ SCHEMAS = (
     "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9",
 )
 
-_ALONE, _PODS = 60.0, 600.0  # seconds, also on a busy machine
+_ALONE, _PODS = 60.0, 700.0  # seconds, also on a busy machine; Helm itself waits for a hook, and for pods, 300 each
 
 
 def helm() -> Path:

@@ -1,4 +1,4 @@
-"""Kubernetes' control plane as far as it is here: etcd and the API server, as processes on 127.0.0.1.
+"""Kubernetes' control plane as far as it is here: etcd and the API server, as processes of this machine.
 
 Nothing else of Kubernetes runs, unless a test adds it (node.py): no controller makes pods of a Deployment, and no
 kubelet starts their containers.
@@ -21,15 +21,13 @@ from tests.kube import programs
 from tests.kube.client import Client
 from tests.kube.daemons import Daemons
 
+IN_PODS = "kubernetes.default.svc"  # the server's name for what runs in pods
 _AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
 }
-
-
-IN_PODS = "kubernetes.default.svc"  # the server's name for what runs in pods
 
 
 class ControlPlane:

@@ -1,4 +1,4 @@
-"""The processes that Kubernetes is made of here: they end with the test, however it ends."""
+"""The processes that Kubernetes is made of here: they end with the test, however it ends. Containers may not."""
 
 from __future__ import annotations
 

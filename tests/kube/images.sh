@@ -4,5 +4,6 @@
 # A pod's first container holds its network and sleeps. It is made of mirror's image, because none can be pulled.
 set -eu -o pipefail
 tests/images/build.sh mirror-test
-printf 'FROM mirror-test\nENTRYPOINT ["sleep", "infinity"]\n' | docker build --quiet --tag mirror-pause - >/dev/null
-docker save --output "$1" mirror-test mirror-pause
+docker=${DOCKER:-docker}
+printf 'FROM mirror-test\nENTRYPOINT ["sleep", "infinity"]\n' | "$docker" build --quiet --tag mirror-pause - >/dev/null
+"$docker" save --output "$1" mirror-test mirror-pause

@@ -1,6 +1,6 @@
 """A node of Kubernetes on this machine: what makes pods of a Deployment and of a Job, and runs their containers.
 
-That are Kubernetes' controllers, its scheduler and its kubelet, with containerd and runc below. The pods are behind a
+These are Kubernetes' controllers, its scheduler and its kubelet, with containerd and runc below. The pods are behind a
 bridge, whose own address is the machine's for them. It needs root, and Debian's `runc`, which comes with docker.io.
 
 What a cluster has besides is not here: no names of Services, no kube-proxy, nobody that enforces a NetworkPolicy.
@@ -33,11 +33,12 @@ _ALSO = 3  # etcd, the API server and containerd were started before what makes 
 @contextlib.contextmanager
 def bridge() -> Iterator[None]:
     """The network of the pods, with an address that servers of this machine may listen at."""
-    # That of a run that was killed is still there.
-    subprocess.run(["ip", "link", "delete", BRIDGE], stderr=subprocess.DEVNULL, check=False)
-    _run("ip", "link", "add", BRIDGE, "type", "bridge")
     # A Docker engine has Linux drop what goes from one pod to another.
     passes = ("FORWARD", "-i", BRIDGE, "-o", BRIDGE, "-j", "ACCEPT")
+    # Those of a run that was killed are still there.
+    for left in (("iptables", "-D", *passes), ("ip", "link", "delete", BRIDGE)):
+        subprocess.run(left, stderr=subprocess.DEVNULL, check=False)
+    _run("ip", "link", "add", BRIDGE, "type", "bridge")
     try:
         _run("ip", "address", "add", f"{ADDRESS}/{NET.rpartition('/')[2]}", "dev", BRIDGE)
         _run("ip", "link", "set", BRIDGE, "up")
@@ -71,13 +72,13 @@ class Node:
 
     def process(self, pod: str) -> int:
         """The process id, on this machine, of the first process of a pod's container `mirror`."""
-        for line in self._ctr("containers", "ls", "-q").split():
-            found = json.loads(self._ctr("containers", "info", line))["Labels"]
-            if found.get("io.kubernetes.pod.name") == pod and found.get("io.kubernetes.container.name") == "mirror":
-                for task in self._ctr("tasks", "ls").splitlines()[1:]:
-                    name, process, state = task.split()
-                    if name == line and state == "RUNNING":
-                        return int(process)
+        labels = {"pod": pod, "container": "mirror"}
+        chosen = ",".join(f'labels."io.kubernetes.{key}.name"=={value}' for key, value in labels.items())
+        containers = self._ctr("containers", "ls", "-q", chosen).split()
+        for task in self._ctr("tasks", "ls").splitlines()[1:]:
+            name, process, state = task.split()
+            if name in containers and state == "RUNNING":
+                return int(process)
         raise AssertionError(f"no container of {pod} runs")
 
     def _start_containerd(self) -> None:
@@ -106,9 +107,12 @@ root = "{place}/containerd"
 state = "{place}/containerd-state"
 [grpc]
 address = "{self._socket}"
+[plugins."io.containerd.nri.v1.nri"]
+disable = true # its socket has one place on a machine, which may be another containerd's
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{self._pause}"
 [plugins."io.containerd.cri.v1.runtime"]
+netns_mounts_under_state_dir = true
 restrict_oom_score_adj = true # root may have no right to lower it, as where this machine is itself a container
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = [{folders}]
@@ -129,9 +133,11 @@ BinaryName = "{runc}"
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "address": ADDRESS,
+            # The API server has no certificate for it, and nobody but this machine and its pods reaches the bridge.
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "cgroupDriver": "cgroupfs",
+            "podLogsDir": str(place / "logs"),
             "failCgroupV1": False,
             "failSwapOn": False,
             "imageGCHighThresholdPercent": 100,
@@ -150,7 +156,7 @@ BinaryName = "{runc}"
 
     def _answers(self) -> bool:
         self._plane.daemons.check()
-        with contextlib.suppress(subprocess.CalledProcessError):
+        with contextlib.suppress(AssertionError):
             return bool(self._ctr("version"))
         return False
 
@@ -161,14 +167,24 @@ BinaryName = "{runc}"
     def _end(self) -> None:
         """Stop what starts containers, and then the containers, with all that they leave behind."""
         self._plane.daemons.stop(_ALSO)
-        for each in self._ctr("tasks", "ls", "-q").split() if self._answers() else ():
-            self._ctr("tasks", "delete", "--force", each)
+        with contextlib.suppress(AssertionError):  # containerd has ended; or a container has, just now
+            until("all containers are killed", lambda: not self._killed(), 30)
         for line in Path("/proc/mounts").read_text().splitlines():
             if (where := line.split()[1]).startswith(str(self._place)):
                 subprocess.run(["umount", "--lazy", where], check=False)
-        for group in Path("/sys/fs/cgroup").glob(f"*/{_CONTROL_GROUP}"):
+        root = Path("/sys/fs/cgroup")
+        for group in (root / _CONTROL_GROUP, *root.glob(f"*/{_CONTROL_GROUP}")):  # version 2, and 1
             for path in (*sorted(group.rglob("*/"), reverse=True), group):
-                path.rmdir()
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+
+    def _killed(self) -> list[str]:
+        """Kill all containers; returns those that there were."""
+        found = self._ctr("tasks", "ls", "-q").split()
+        for each in found:
+            with contextlib.suppress(AssertionError):
+                self._ctr("tasks", "delete", "--force", each)
+        return found
 
 
 def ready(thing: Object) -> bool:
@@ -178,4 +194,6 @@ def ready(thing: Object) -> bool:
 
 
 def _run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout

@@ -35,6 +35,8 @@ BY_THE_CHART = ("http", "log", "spark")
 RESTARTS = {"flow_defaults": {"offset_lag_max": 50}}  # which takes effect at a start only
 WRONG = {"flow_defaults": {"offset_lag_max": "many"}}  # what the chart's own schema does not see
 FOLLOWED = {"drain_timeout": "9s"}  # without a restart
+# By default an executor requests a CPU for each of its cores.
+FEW_CPUS = {"spark": {"conf": {"spark.kubernetes.executor.request.cores": "200m"}}}
 LOAD: dict[str, Any] = {"rate": 200, "transaction": 20, "abort_every": 3}
 REPLACED = 3  # mirror's exit code when another service has taken over
 
@@ -110,9 +112,9 @@ class Release:
         path = f"/api/v1/namespaces/{self._space}/pods?labelSelector={labels}"
         return list(self._client.ask("GET", path).good()["items"])
 
-    def ready(self) -> set[str]:
-        """The names of the service's pods that are ready."""
-        return {each["metadata"]["name"] for each in self.pods() if node.ready(each)}
+    def ready(self, component: str = "service") -> set[str]:
+        """The names of these pods that are ready."""
+        return {each["metadata"]["name"] for each in self.pods(component) if node.ready(each)}
 
     def names(self, component: str = "service") -> set[str]:
         """The names of all these pods."""
@@ -141,7 +143,7 @@ class Release:
         return self._client.ask("GET", path.format(self._space)).good()
 
     def removed(self) -> None:
-        """Uninstall it, and wait until no pod is left."""
+        """Uninstall it, and wait until none of its pods is left. That of `helm test` stays."""
         assert self.helm("uninstall", self.name, "--wait").returncode == 0
         until("all pods are gone", lambda: not self.pods() and not self.pods("executor"))
 
@@ -197,7 +199,10 @@ def test_a_standby_takes_over(here: node.Node, plane: ControlPlane, addresses: t
         release.good({}, standby={"enabled": True, "after": 20})
         copying(release, topic, load)
         assert len(release.pods()) == 2
-        release.delete(next(each for each in release.names() if PLANNED in release.log(each)))
+        leads = {each for each in release.names() if PLANNED in release.log(each)}
+        (waits,) = release.names() - leads
+        release.delete(*leads)
+        until("the other one leads", lambda: PLANNED in release.log(waits))
         copying(release, topic, load)
         release.good(RESTARTS, standby={"enabled": True, "after": 20})
         copying(release, topic, load)
@@ -217,13 +222,12 @@ def test_a_driver_and_its_executors(
     names = [{"ip": node.ADDRESS, "hostnames": [IN_PODS]}]  # nothing else tells names of Services here
     tiny = {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
     with Load(release.pair.source, {topic: 4}, **LOAD) as load:
-        release.good({}, mode="cluster", executor=small, hostAliases=names, resources=tiny)
+        release.good(FEW_CPUS, mode="cluster", executor=small, hostAliases=names, resources=tiny)
+        executors = until("two executors run", lambda: two if len(two := release.ready("executor")) == 2 else None)
         copying(release, topic, load)
-        executors = release.names("executor")
-        assert len(executors) == 2
         release.delete(min(executors))
         copying(release, topic, load)
-        until("another executor", lambda: release.names("executor") - executors)
+        until("another executor", lambda: release.ready("executor") - executors)
         copying(release, topic, load)
         load.stop()
         release.pair.await_same(topic)

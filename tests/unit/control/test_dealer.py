@@ -108,12 +108,26 @@ def test_new_partitions_are_spread_although_the_others_differ_in_weight() -> Non
     assert [len(each) for each in slices] == [2, 2]
 
 
+def test_idle_partitions_are_spread_too() -> None:
+    """Also if they come one after another, and each is known to be idle when the next one comes."""
+    dealer, slices, weight = Dealer(), tuple[Slice, ...](), {Partition("busy", 0): 100.0, Partition("busy", 1): 60.0}
+    for idle in range(40):
+        weight |= {Partition(f"idle{number}", 0): 0.0 for number in range(idle)}
+        known = {"busy": Topic("primary.busy", "id", 2, 0)}
+        known |= {f"idle{number}": Topic(f"primary.idle{number}", "id", 1, 0) for number in range(idle + 1)}
+        slices = dealer.deal(known, Capacity(2), None, slices, bool(slices), weight)
+    assert min(len(each) for each in slices) > 15
+
+
 def test_a_slice_whose_topics_were_deleted_gets_another_partition() -> None:
-    """One of the slice that has the most to do; nothing else moves, and a slice is not emptied for another."""
-    gone, stays, moves = Partition("gone", 0), Partition("stays", 0), Partition("stays", 1)
-    slices = dealt({"stays": 2}, (frozenset({stays, moves}), frozenset({gone})), {stays: 1.0, moves: 2.0, gone: 9.0})
+    """One of the slice that has the most to do; nothing else moves, and a slice is not emptied for another.
+
+    What the deleted ones took does not count any more: with it, all others would look as idle as each other.
+    """
+    gone, stays, moves = Partition("gone", 0), Partition("stays", 1), Partition("stays", 0)
+    slices = dealt({"stays": 2}, (frozenset({stays, moves}), frozenset({gone})), {stays: 1.0, moves: 2.0, gone: 900.0})
     assert slices == (frozenset({stays}), frozenset({moves}))
-    assert dealt({"stays": 1}, slices, {}) == (frozenset({stays}), frozenset())
+    assert dealt({"stays": 1}, slices, {}) == (frozenset(), frozenset({moves}))
 
 
 homes = st.integers(1, 5).flatmap(

@@ -177,7 +177,8 @@ def test_slices_are_balanced(wanted: dict[Partition, int | None], count: int) ->
     weight = {partition: float(rate) for partition, rate in wanted.items() if rate is not None}
     # The heaviest partition goes to the lightest slice: so no slice exceeds the lightest by more than one partition.
     dealt = assign(wanted, count, (), weight)
-    average = sum(weight.values()) / len(weight) if any(weight.values()) else 1.0
+    busy = [rate for rate in weight.values() if rate > 0]
+    average = sum(busy) / len(busy) if busy else 1.0
     loads = [[max(weight.get(p, average), average / 10) for p in each] for each in dealt]
     lightest = min(map(sum, loads))
     for load in loads:
