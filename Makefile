@@ -70,8 +70,8 @@ kube-test: java $(VENV)/ready ## the chart and Spark's driver on a real API serv
 	@$(RUN) pytest tests/kube/try_chart.py tests/kube/try_driver.py $(ARGS)
 
 node-test: java $(VENV)/ready ## the chart on a real node of Kubernetes, with mirror's image; as root; its first build takes twenty minutes of CPU
-	@$(RUN) tests.harness.helm >/dev/null
 	@[ "$$(id -u)" = 0 ] || { echo "a node needs root: sudo make node-test" >&2; exit 1; }
+	@$(RUN) tests.harness.helm >/dev/null
 	@$(RUN) tests.kube.programs node >/dev/null
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13
 	@$(RUN) mirror.demo.prepare

@@ -73,6 +73,8 @@ def _none_empty(slices: tuple[Slice, ...], weight: Mapping[Partition, float]) ->
 
     A slice with only one keeps it. Without this, the task of the empty slice would do nothing until topics come.
     """
+    if all(slices):
+        return slices
     load, dealt = _load(weight), list(map(set, slices))
     for empty in (each for each in dealt if not each):
         most = max(dealt, key=lambda each: (len(each) > 1, sum(map(load, each))))

@@ -27,7 +27,7 @@ BRIDGE, ADDRESS, NET = "mirrorkube0", "10.214.0.1", "10.214.0.0/24"
 NAME = "here"
 _KUBERNETES = "k8s.io"  # the kubelet's namespace in containerd
 _CONTROL_GROUP = "kubepods"  # the kubelet's, of all pods
-_ALSO = 3  # etcd, the API server and containerd were started before what makes pods and containers
+_STARTED_FIRST = 3  # etcd, the API server and containerd: they are needed until no container is left
 
 
 @contextlib.contextmanager
@@ -166,8 +166,10 @@ BinaryName = "{runc}"
 
     def _end(self) -> None:
         """Stop what starts containers, and then the containers, with all that they leave behind."""
-        self._plane.daemons.stop(_ALSO)
-        with contextlib.suppress(AssertionError):  # containerd has ended; or a container has, just now
+        self._plane.daemons.stop(_STARTED_FIRST)
+        with contextlib.suppress(
+            AssertionError
+        ):  # without containerd, or after too long, the rest is removed all the same
             until("all containers are killed", lambda: not self._killed(), 30)
         for line in Path("/proc/mounts").read_text().splitlines():
             if (where := line.split()[1]).startswith(str(self._place)):

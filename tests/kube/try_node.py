@@ -6,10 +6,11 @@ Spark operator. Nobody enforces the NetworkPolicy.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,6 @@ WRONG = {"flow_defaults": {"offset_lag_max": "many"}}  # what the chart's own sc
 FOLLOWED = {"drain_timeout": "9s"}  # without a restart
 # By default an executor requests a CPU for each of its cores.
 FEW_CPUS = {"spark": {"conf": {"spark.kubernetes.executor.request.cores": "200m"}}}
-LOAD: dict[str, Any] = {"rate": 200, "transaction": 20, "abort_every": 3}
 REPLACED = 3  # mirror's exit code when another service has taken over
 
 
@@ -153,11 +153,25 @@ def released(plane: ControlPlane, addresses: tuple[str, str], name: str, directo
     return Release(plane, space, Pair(*addresses, name, f"{name}-", data_path="auto"), directory)
 
 
-def copying(release: Release, topic: str, load: Load) -> None:
-    """What is there now gets copied."""
-    load.wait_for(load.counts.total + 300)
-    there = load.counts.total
-    until(f"{there} records are copied", lambda: oracle.count(release.pair.copied(topic)) >= there)
+@contextlib.contextmanager
+def loaded(release: Release, partitions: int = 3) -> Iterator[Callable[[], None]]:
+    """Programs write to a topic meanwhile. Yields a function that waits until what is there is copied.
+
+    In the end the release copies the rest and is removed. Both sides are the same then, and no transaction is open.
+    """
+    pair, topic = release.pair, release.pair.topic("t", partitions)
+    with Load(pair.source, {topic: partitions}, rate=200, transaction=20, abort_every=3) as load:
+
+        def copies() -> None:
+            load.wait_for(load.counts.total + 300)
+            there = load.counts.total
+            until(f"{there} records are copied", lambda: oracle.count(pair.copied(topic)) >= there)
+
+        yield copies
+        load.stop()
+        pair.await_same(topic)
+        release.removed()
+    pair.assert_settled(topic)
 
 
 def test_one_pod(here: node.Node, plane: ControlPlane, addresses: tuple[str, str], tmp_path: Path) -> None:
@@ -165,11 +179,10 @@ def test_one_pod(here: node.Node, plane: ControlPlane, addresses: tuple[str, str
     release = released(plane, addresses, "one", tmp_path)
     release.refused(WRONG, "offset_lag_max")
     assert not release.pods()
-    topic = release.pair.topic("t", 3)
-    with Load(release.pair.source, {topic: 3}, **LOAD) as load:
+    with loaded(release) as copies:
         release.good({})
         first = release.pod()
-        copying(release, topic, load)
+        copies()
         done = release.helm("test", "rel", "--logs")
         assert done.returncode == 0 and "Phase:          Succeeded" in done.stdout, done.stdout
         release.refused(WRONG, "offset_lag_max")
@@ -178,38 +191,29 @@ def test_one_pod(here: node.Node, plane: ControlPlane, addresses: tuple[str, str
         assert release.pod() == first
         os.kill(here.process(first), signal.SIGKILL)
         until("the container runs again", lambda: release.restarts(first) == 1)
-        copying(release, topic, load)
+        copies()
         release.good(RESTARTS)
         second = release.pod()
         assert second != first
-        copying(release, topic, load)
+        copies()
         release.delete(second)
         until("another pod", lambda: release.ready() - {second})
-        copying(release, topic, load)
-        load.stop()
-        release.pair.await_same(topic)
-        release.removed()
-    release.pair.assert_settled(topic)
+        copies()
 
 
 def test_a_standby_takes_over(here: node.Node, plane: ControlPlane, addresses: tuple[str, str], tmp_path: Path) -> None:
     release = released(plane, addresses, "two", tmp_path)
-    topic = release.pair.topic("t", 3)
-    with Load(release.pair.source, {topic: 3}, **LOAD) as load:
+    with loaded(release) as copies:
         release.good({}, standby={"enabled": True, "after": 20})
-        copying(release, topic, load)
+        copies()
         assert len(release.pods()) == 2
         leads = {each for each in release.names() if PLANNED in release.log(each)}
         (waits,) = release.names() - leads
         release.delete(*leads)
         until("the other one leads", lambda: PLANNED in release.log(waits))
-        copying(release, topic, load)
+        copies()
         release.good(RESTARTS, standby={"enabled": True, "after": 20})
-        copying(release, topic, load)
-        load.stop()
-        release.pair.await_same(topic)
-        release.removed()
-    release.pair.assert_settled(topic)
+        copies()
 
 
 def test_a_driver_and_its_executors(
@@ -217,36 +221,30 @@ def test_a_driver_and_its_executors(
 ) -> None:
     """Spark starts pods of the same image; one that is deleted is replaced; nothing is left after the release."""
     release = released(plane, addresses, "many", tmp_path)
-    topic = release.pair.topic("t", 4)
     small = {"instances": 2, "cores": 1, "memory": "512m", "memoryOverhead": "1g"}
     names = [{"ip": node.ADDRESS, "hostnames": [IN_PODS]}]  # nothing else tells names of Services here
     tiny = {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
-    with Load(release.pair.source, {topic: 4}, **LOAD) as load:
+    with loaded(release, partitions=4) as copies:
         release.good(FEW_CPUS, mode="cluster", executor=small, hostAliases=names, resources=tiny)
         executors = until("two executors run", lambda: two if len(two := release.ready("executor")) == 2 else None)
-        copying(release, topic, load)
+        copies()
         release.delete(min(executors))
-        copying(release, topic, load)
+        copies()
         until("another executor", lambda: release.ready("executor") - executors)
-        copying(release, topic, load)
-        load.stop()
-        release.pair.await_same(topic)
-        release.removed()
-    release.pair.assert_settled(topic)
+        copies()
 
 
 def test_a_job_that_lost_its_flows_stands_still(
     here: node.Node, plane: ControlPlane, addresses: tuple[str, str], tmp_path: Path
 ) -> None:
     release = released(plane, addresses, "job", tmp_path)
-    topic = release.pair.topic("t", 3)
-    with Load(release.pair.source, {topic: 3}, **LOAD) as load:
+    newer = Release(plane, "job", release.pair, tmp_path, "newer")
+    with loaded(newer) as copies:
         release.good({}, workload="Job")
-        copying(release, topic, load)
+        copies()
         first = release.pod()
-        newer = Release(plane, "job", release.pair, tmp_path, "newer")
         newer.good({})
-        copying(newer, topic, load)
+        copies()
 
         def failed() -> bool:
             jobs = release.get("/apis/batch/v1/namespaces/{}/jobs")["items"]
@@ -256,7 +254,3 @@ def test_a_job_that_lost_its_flows_stands_still(
         (left,) = release.pods()
         assert left["metadata"]["name"] == first
         assert left["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == REPLACED
-        load.stop()
-        release.pair.await_same(topic)
-        newer.removed()
-    release.pair.assert_settled(topic)

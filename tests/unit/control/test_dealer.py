@@ -12,8 +12,12 @@ from mirror.control.slices import Capacity, Dealer, Slice, lend
 from mirror.model import Partition, Topic
 
 
+def named(partitions: dict[str, int]) -> dict[str, Topic]:
+    return {name: Topic(f"primary.{name}", "id", number, 0) for name, number in partitions.items()}
+
+
 def topics(partitions: int) -> dict[str, Topic]:
-    return {"t": Topic("primary.t", "id", partitions, 0)}
+    return named({"t": partitions})
 
 
 def dealing(partitions: int, tasks_max: int | None = None) -> Callable[..., tuple[Slice, ...]]:
@@ -89,16 +93,12 @@ def test_what_another_service_has_lent_is_dealt_anew() -> None:
     assert taken_over(whole) == whole
 
 
-def dealt(topics: dict[str, int], previous: tuple[Slice, ...], weight: dict[Partition, float]) -> tuple[Slice, ...]:
-    """What two slots get of these topics, with so many partitions, after what they had."""
+def dealt(partitions: dict[str, int], previous: tuple[Slice, ...], weight: dict[Partition, float]) -> tuple[Slice, ...]:
+    """What two slots get of topics with so many partitions, after what they had."""
     dealer, slots = Dealer(), Capacity(2)
-
-    def deal(parts: dict[str, int], runs: bool) -> tuple[Slice, ...]:
-        known = {name: Topic(f"primary.{name}", "id", partitions, 0) for name, partitions in parts.items()}
-        return dealer.deal(known, slots, None, previous, runs, weight)
-
-    assert deal(Counter(each.topic for slice_ in previous for each in slice_), False) == previous
-    return deal(topics, True)
+    had = named(Counter(each.topic for slice_ in previous for each in slice_))
+    assert dealer.deal(had, slots, None, previous, False, weight) == previous
+    return dealer.deal(named(partitions), slots, None, previous, True, weight)
 
 
 def test_new_partitions_are_spread_although_the_others_differ_in_weight() -> None:
@@ -113,8 +113,7 @@ def test_idle_partitions_are_spread_too() -> None:
     dealer, slices, weight = Dealer(), tuple[Slice, ...](), {Partition("busy", 0): 100.0, Partition("busy", 1): 60.0}
     for idle in range(40):
         weight |= {Partition(f"idle{number}", 0): 0.0 for number in range(idle)}
-        known = {"busy": Topic("primary.busy", "id", 2, 0)}
-        known |= {f"idle{number}": Topic(f"primary.idle{number}", "id", 1, 0) for number in range(idle + 1)}
+        known = named({"busy": 2, **{f"idle{number}": 1 for number in range(idle + 1)}})
         slices = dealer.deal(known, Capacity(2), None, slices, bool(slices), weight)
     assert min(len(each) for each in slices) > 15
 
